@@ -1,0 +1,71 @@
+"""Measuring contenders side by side: a warm-up, proof that they do the same, then turns A B A B.
+
+Wall seconds are those of the call. CPU seconds are those of this process and of all it started (a JVM, a child program),
+and of processes named by the caller, such as a server that somebody else supervises.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psutil
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One timed call, in seconds."""
+
+    wall: float
+    cpu: float
+
+
+def alternate(
+    contenders: Mapping[str, Work],
+    *,
+    verify: Work,
+    rounds: int = 3,
+    before: Work = lambda: None,
+    watched: Sequence[int] = (),
+) -> dict[str, tuple[Sample, ...]]:
+    """Time all contenders in turns, `rounds` times, after one untimed round whose results `verify` has to accept.
+
+    `before` puts things back before each call and is not timed. `watched` are process ids whose CPU time counts too.
+    """
+    for work in contenders.values():
+        before()
+        work()
+    verify()
+    samples: dict[str, list[Sample]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, work in contenders.items():
+            before()
+            samples[name].append(timed(work, watched))
+    return {name: tuple(taken) for name, taken in samples.items()}
+
+
+def timed(work: Work, watched: Sequence[int] = ()) -> Sample:
+    """Time one call."""
+    cpu, wall = _cpu_seconds(watched), time.perf_counter()
+    work()
+    return Sample(time.perf_counter() - wall, _cpu_seconds(watched) - cpu)
+
+
+def _cpu_seconds(watched: Sequence[int]) -> float:
+    """CPU time so far. A child that ended is in its parent's `children_…` figures."""
+    spent = 0.0
+    for process in _families(watched):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            spent += times.user + times.system + times.children_user + times.children_system
+    return spent
+
+
+def _families(watched: Sequence[int]) -> Iterator[psutil.Process]:
+    for root in (psutil.Process(), *map(psutil.Process, watched)):
+        yield root
+        yield from root.children(recursive=True)

@@ -1,0 +1,94 @@
+"""The named automation conditions of the graph.
+
+`AutomationCondition.eager()` alone is never used: it looks at the latest partition only, so that late data is never
+integrated, and it does not wait for blocking checks, so that a bad partition flows on. Nor are those of Dagster's
+ready-made parts used that err on partitions:
+
+- `all_deps_blocking_checks_passed()` is content when *one* of the upstream partitions passed: a day with one bad hour
+  would be computed. Here no upstream partition may have a blocking check that has not passed.
+- `any_deps_updated()` overlooks an upstream that was written by a run which meant to write the downstream too and
+  then skipped it, as a range run does for all its keys when the gate of one of them fails.
+- With `since_last_handled()` an upstream that is rewritten while the downstream is being computed is forgotten as soon
+  as that run ends.
+
+A run that fails is not requested again, because nothing changed: it is reported by the sensor `alerts`, crashed workers
+are retried by the instance, and the next change upstream starts the partition anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.declarative_automation.automation_condition import BuiltinAutomationCondition
+
+    Condition = BuiltinAutomationCondition[Any]
+
+_AC = dg.AutomationCondition
+
+
+def gated(reference: dg.AssetSelection | None = None) -> Condition:
+    """Request what an upstream change made outdated, once every upstream partition is there and passed its gates.
+
+    Several changes before an evaluation make one request. A partition that a check holds back is requested when the
+    check passes on what is there by then. A partition that was never computed, though its upstreams are there, is
+    requested too: turning automation on catches up. `reference` names upstreams that are looked up but neither awaited
+    nor followed: a changed user must not request every hour that ever was.
+    """
+
+    def any_upstream(condition: Condition) -> Condition:
+        matched = _AC.any_deps_match(condition)
+        return matched.ignore(reference) if reference is not None else matched
+
+    rewritten = any_upstream(_AC.newly_updated())
+    rewritten_apart = any_upstream(_AC.newly_updated() & ~_AC.executed_with_root_target())
+    # Two latches, for only a latch with one trigger and one reset compares their times within one evaluation.
+    outdated = rewritten.since(_AC.newly_updated()) & rewritten.since(_AC.newly_requested())
+    never_computed = _AC.newly_missing().since(_AC.newly_requested() | _AC.newly_updated())
+    wanted = (
+        outdated.with_label("outdated")
+        | never_computed.with_label("never_computed")
+        | _overtaken(rewritten_apart).with_label("overtaken")
+    )
+    ungated = any_upstream(~_AC.all_checks_match(_AC.check_passed(), blocking_only=True))
+    # Never in the run that writes the upstream: a gate that fails there for one key skips the step for all of them.
+    unsettled = any_upstream(_AC.missing() | _AC.in_progress() | _AC.will_be_requested())
+    return (
+        wanted
+        & ~unsettled.with_label("upstream_unsettled")
+        & ~ungated.with_label("upstream_not_passed")
+        & ~_AC.in_progress()
+    ).with_label("gated")
+
+
+def late_cascade(reference: dg.AssetSelection | None = None) -> Condition:
+    """`gated` for partitioned datasets: every partition counts, however old, so that late hours flow to the end.
+
+    What a changed hour means for a day is the partition mapping's business.
+    """
+    return gated(reference).with_label("late_cascade")
+
+
+def polled(cron: str) -> Condition:
+    """For what reads a system that tells nobody that it changed: ask it at every tick of `cron` (UTC)."""
+    return (_AC.cron_tick_passed(cron) & ~_AC.in_progress()).with_label("polled")
+
+
+def computed_once() -> Condition:
+    """For partitions that do not change once their time is over: request those that are missing, never again.
+
+    What a correction upstream changes in old partitions is a backfill that somebody decides on.
+    """
+    return _AC.on_missing().with_label("computed_once")
+
+
+def _overtaken(rewritten: Condition) -> Condition:
+    """The upstream changed while the partition was requested or computed: that run may have read the old state.
+
+    A run too many is harmless, a forgotten change is not. The request itself ends it, unless the upstream changes yet
+    again. Not seen is a change during a run that somebody else started and that fits between two evaluations.
+    """
+    meanwhile = rewritten & (_AC.newly_requested() | _AC.run_in_progress())
+    return meanwhile.since(_AC.newly_requested() & ~meanwhile)

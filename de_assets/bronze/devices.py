@@ -1,0 +1,29 @@
+"""The provider's devices: the whole dump, replaced as a whole.
+
+Grain: one device. Pattern: Full Loader - readers see the previous dump or the new one, earlier dumps stay readable by
+version, and a dump that is empty or moves too much is held back by its volume check.
+"""
+
+import dagster as dg
+from pyspark.sql import DataFrame
+
+from de_assets.contracts.devices import BronzeDevices
+from de_assets.dataset import dataset
+from de_assets.sources.landing_zone import LandingZone
+from de_assets.sources.systems import DEVICES_DROP
+from de_checks.contract import contract_check
+from de_checks.volume import volume_check
+from de_resources.spark import SparkEngine
+
+
+@dg.asset(**dataset(BronzeDevices, patterns=["full_loader", "data_overwrite"]), deps=[DEVICES_DROP])
+def devices(landing: LandingZone, spark: SparkEngine) -> DataFrame:
+    """Read the dump as it lies in the drop folder."""
+    return landing.devices(spark.spark_session).select("type", "version", "full_name")
+
+
+checks = [
+    contract_check(devices),
+    # An empty, truncated or doubled dump must not become the reference: the previous one stays published downstream.
+    volume_check(devices, tolerance=(0.5, 2.0), blocking=True),
+]

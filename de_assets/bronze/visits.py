@@ -1,0 +1,86 @@
+"""Landed visits, one hour at a time: what could be understood, and what could not.
+
+Grain: one landed line in exactly one of the two tables. Patterns: Incremental Loader (partition flavour, behind the
+readiness marker) and Dead-Letter. The dead letters are written first: should the run die between the two tables, the
+rerun of the hour replaces both.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import dagster as dg
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_assets import __version__
+from de_assets.contracts.visits import BronzeVisits, VisitsDeadLetter
+from de_assets.dataset import dataset, pattern_tags
+from de_assets.partitions import hourly
+from de_assets.sources.landing_zone import LandingZone
+from de_assets.sources.systems import LANDED_VISITS
+from de_assets.transforms.visit_parser import ERROR, ERROR_FIELD, ERROR_FILE, ERROR_LINE, parse_visits
+from de_checks.contract import contract_check
+from de_checks.freshness import completeness_check
+from de_checks.volume import volume_check
+from de_resources.contract import Contract
+from de_resources.spark import SparkEngine
+
+
+@dg.multi_asset(
+    name="landed_visits",
+    outs={
+        "dead": dg.AssetOut(
+            **dataset(VisitsDeadLetter, patterns=["dead_letter"], partition="landing_hour"),
+            backfill_policy=dg.BackfillPolicy.single_run(),
+        ),
+        "valid": dg.AssetOut(
+            **dataset(BronzeVisits, patterns=["incremental_loader", "dead_letter"], partition="landing_hour"),
+            backfill_policy=dg.BackfillPolicy.single_run(),
+        ),
+    },
+    deps=[LANDED_VISITS],
+    partitions_def=hourly,
+    op_tags=pattern_tags("incremental_loader", "dead_letter"),
+)
+def landed_visits(
+    context: dg.AssetExecutionContext, landing: LandingZone, spark: SparkEngine
+) -> Iterator[dg.Output[DataFrame]]:
+    """Parse the landed lines of the run's hours once, and split them."""
+    hours = [hourly.time_window_for_partition_key(key).start for key in context.partition_keys]
+    parsed = parse_visits(landing.visit_lines(spark.spark_session, hours), "payload").persist()
+    try:
+        yield dg.Output(dead_letters(parsed), "dead")
+        yield dg.Output(understood(parsed), "valid")
+    finally:
+        parsed.unpersist()
+
+
+def understood(parsed: DataFrame) -> DataFrame:
+    """The rows without an error, in the columns of bronze.visits."""
+    return parsed.where(F.col(ERROR).isNull()).select(*Contract.of(BronzeVisits).column_names)
+
+
+def dead_letters(parsed: DataFrame) -> DataFrame:
+    """The rows with an error, in the columns of bronze.visits_dead_letter."""
+    return parsed.where(F.col(ERROR).isNotNull()).select(
+        "payload",
+        "raw",
+        F.col(ERROR).alias("reason"),
+        F.col(ERROR_FIELD).alias("field"),
+        F.coalesce(F.col(ERROR_FILE), F.col("source_file")).alias("source_file"),
+        F.col(ERROR_LINE).alias("source_line"),
+        F.lit(__version__).alias("job_version"),
+        "landing_hour",
+    )
+
+
+_VISITS = landed_visits.get_asset_spec(dg.AssetKey(["bronze", "visits"]))
+_DEAD = landed_visits.get_asset_spec(dg.AssetKey(["bronze", "visits_dead_letter"]))
+
+checks = [
+    contract_check(_DEAD, blocking=False),
+    contract_check(_VISITS),
+    # Nights are quiet and launches are loud: only a change of magnitude against the same hour of the week is news.
+    volume_check(_VISITS, tolerance=(0.1, 10.0), against="same_weekday", min_rows=0),
+    completeness_check(_VISITS, allowed_delay=timedelta(hours=1)),
+]

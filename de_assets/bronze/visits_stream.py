@@ -1,0 +1,53 @@
+"""Visits from the broker: everything that was published since the last run, understood or not.
+
+Grain: one broker record. Pattern: Checkpointer - the engine's checkpoint lies beside the table, so that an increment starts
+where the last one ended; Dead-Letter in its annotating form - a record that cannot be understood stays, with the reason.
+"""
+
+import dagster as dg
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_assets.contracts.visits import VisitsStream
+from de_assets.dataset import dataset
+from de_assets.sources.systems import VISITS_TOPIC
+from de_assets.transforms.visit_parser import ERROR, parse_visits
+from de_checks.contract import contract_check
+from de_resources.contract import Contract
+from de_resources.kafka import KafkaBroker
+from de_resources.spark import SparkEngine
+
+TOPIC = "visits"
+
+
+@dg.asset(**dataset(VisitsStream, mode="append"), deps=[VISITS_TOPIC])
+def visits_stream(broker: KafkaBroker, spark: SparkEngine) -> DataFrame:
+    """A streaming frame over the topic; the IO manager runs it until it has read what was there."""
+    broker.check()  # a broker that is away is said at once, not after the stream's own time-outs
+    records = (
+        spark.spark_session.readStream.format("kafka")
+        .options(**broker.spark_options())
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    return understood_or_explained(records)
+
+
+def understood_or_explained(records: DataFrame) -> DataFrame:
+    """Broker records in the columns of bronze.visits_stream."""
+    placed = records.select(
+        F.col("value").alias("payload"),
+        F.col("partition").alias("topic_partition"),
+        F.col("offset").alias("topic_offset"),
+        F.col("timestamp").alias("append_time"),
+    )
+    parsed = parse_visits(placed, "payload")
+    # What was rejected keeps no half of its columns: a value beside an error looks like data.
+    own = [*placed.columns, ERROR]
+    columns = Contract.of(VisitsStream).column_names
+    valid = F.col(ERROR).isNull()
+    return parsed.select(*(F.col(c) if c in own else F.when(valid, F.col(c)).alias(c) for c in columns))
+
+
+checks = [contract_check(visits_stream, blocking=False)]

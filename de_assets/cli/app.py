@@ -1,0 +1,50 @@
+"""The application: commands by name, and one way to end on an error."""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+
+from de_resources.errors import PlatformError
+
+console = Console(soft_wrap=True)
+_errors = Console(stderr=True)
+
+app = typer.Typer(
+    name="de",
+    help="The blog-analytics lakehouse: start its services, feed it, materialise it, ask how it is.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn the platform's own errors into one red sentence and exit status 1; others keep their traces."""
+    try:
+        yield
+    except PlatformError as error:
+        _errors.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def quiet() -> None:
+    """Keep the framework's warnings about previews out of what people read."""
+    warnings.filterwarnings("ignore", module="dagster")
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+
+
+def _register() -> None:
+    from de_assets.cli import commands  # noqa: F401 - importing registers the commands
+
+
+quiet()
+_register()

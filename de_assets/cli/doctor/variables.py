@@ -1,0 +1,75 @@
+"""The platform's environment variables: are those that are set known, and is what they say usable?
+
+Values are shown only where they cannot hold a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from de_assets.cli.doctor.finding import Finding, fail, ok, warn
+
+SECRET_PREFIX = "DE_SECRET_"  # noqa: S105 - the start of the variables' names
+_KILL = "DE_KILL_AT"
+_LAKE_SCHEMES = ("s3a", "abfss", "gs", "file")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a value is usable, and how to say what it has to be."""
+
+    accepts: Callable[[str], object]
+    must_be: str
+
+
+def _known_scheme(root: str) -> bool:
+    return "://" not in root or root.split("://")[0] in _LAKE_SCHEMES
+
+
+_ANYTHING = Rule(lambda _: True, "anything")
+
+KNOWN: Mapping[str, Rule] = {
+    "LAKE_ROOT": Rule(_known_scheme, "a folder or one of " + ", ".join(f"{s}://" for s in _LAKE_SCHEMES)),
+    "DE_HOME": Rule(lambda v: not Path(v).expanduser().is_file(), "a folder"),
+    "DE_JARS": Rule(lambda v: not Path(v).expanduser().is_file(), "a folder"),
+    "DE_SPARK": Rule(re.compile(r"(sc|spark)://\S+|local(\[(\d+|\*)\])?").fullmatch, "sc://…, spark://… or local[n]"),
+    "DE_SPARK_DRIVER_MEMORY": Rule(re.compile(r"\d+[kmgt]", re.IGNORECASE).fullmatch, "a size such as 3g"),
+    "DE_POSTGRES_BIN": Rule(lambda v: (Path(v) / "postgres").exists(), "a folder that holds `postgres`"),
+    "DE_POSTGRES_DATABASE": Rule(re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}").fullmatch, "a database's name"),
+    "DE_IVY_SETTINGS": Rule(lambda v: Path(v).is_file(), "an existing file"),
+    # Looked at where they are used: the ports by their own check, the calendar at every start.
+    "DE_SPARK_CONNECT_PORT": _ANYTHING,
+    "DE_POSTGRES_PORT": _ANYTHING,
+    "DE_KAFKA_PORT": _ANYTHING,
+    "DE_CALENDAR": _ANYTHING,
+    _KILL: _ANYTHING,
+    # Set by the supervision itself, for the processes that it starts.
+    "DE_SERVICES_OF": _ANYTHING,
+    "DE_SERVICE_STOP_SIGNAL": _ANYTHING,
+}
+
+
+def check_variables(environment: Mapping[str, str]) -> list[Finding]:
+    """One finding per variable that needs attention; a single one when all is well."""
+    ours = {n: v for n, v in environment.items() if v and (n in KNOWN or n.startswith("DE_"))}
+    named = ", ".join(sorted(ours)) or "none set; defaults apply"
+    return list(_complaints(ours)) or [ok("variables", named)]
+
+
+def _complaints(ours: Mapping[str, str]) -> Iterator[Finding]:
+    for name, value in sorted(ours.items()):
+        if name.startswith(SECRET_PREFIX):
+            continue
+        if name not in KNOWN:
+            close = get_close_matches(name, KNOWN, n=1)
+            meant = f"If you meant {close[0]}, set that; else run" if close else "Run"
+            yield warn(name, "is not known and has no effect", f"{meant} `unset {name}`.")
+        elif not KNOWN[name].accepts(value):
+            remedy = f"Set it to {KNOWN[name].must_be}, or run `unset {name}`."
+            yield fail(name, f"is not {KNOWN[name].must_be}", remedy)
+        elif name == _KILL:
+            yield warn(name, "is set: processes kill themselves at that point of a write", f"Run `unset {name}`.")

@@ -1,0 +1,95 @@
+"""`de seed`: feed the sources."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from de_assets.calendar import DEFAULT, Calendar
+from de_assets.cli.app import app, console, explained
+from de_assets.sources.access_log import AccessLogReport
+from de_assets.sources.seeding import Seeded, seed_access_log, seed_simulation
+from de_resources.errors import PermanentError
+from de_resources.settings import Settings
+
+DAYS, VISITS, SEED = 3, 30_000, 7
+
+Log = Annotated[
+    list[str] | None, typer.Option("--log", help="Access log (file, folder or glob) instead of a simulation.")
+]
+Days = Annotated[int, typer.Option(min=1, help="Simulated days.")]
+Visits = Annotated[int, typer.Option(min=1, help="Simulated visits in all.")]
+SeedNumber = Annotated[int, typer.Option("--seed", help="Seed of the simulated world.")]
+Start = Annotated[str, typer.Option(help="First simulated day, ISO.")]
+
+
+@app.command()
+def seed(
+    log: Log = None,
+    days: Days = DAYS,
+    visits: Visits = VISITS,
+    seed_number: SeedNumber = SEED,
+    start: Start = f"{DEFAULT.start:%Y-%m-%d}",
+) -> None:
+    """Feed the sources with simulated data, or land an access log. Doing it again changes nothing."""
+    with explained():
+        feed(log, days, visits, seed_number, start)
+
+
+def feed(
+    log: list[str] | None, days: int, visits: int, seed_number: int, start: str
+) -> tuple[Seeded, AccessLogReport | None]:
+    """Feed the sources with a progress display, and say what was done."""
+    settings = Settings.from_environment()
+    report = None
+    with _bar("Seeding") as (advance, say):
+        if log:
+            seeded, report = seed_access_log(settings, log, advance)
+        else:
+            calendar = _calendar(start, days)
+            seeded = seed_simulation(settings, calendar, seed=seed_number, visits=visits, progress=advance, say=say)
+    _tell(seeded, report)
+    return seeded, report
+
+
+def _calendar(start: str, days: int) -> Calendar:
+    try:
+        first = datetime.fromisoformat(start)
+    except ValueError:
+        raise PermanentError(f"--start {start[:40]!r} is no ISO date, such as 2024-10-10.") from None
+    return Calendar.parse(f"{first:%Y-%m-%dT%H}/{first + timedelta(days=days):%Y-%m-%dT%H}")
+
+
+def _tell(seeded: Seeded, report: AccessLogReport | None) -> None:
+    if report is not None:
+        console.print(
+            f"{report.lines:,} lines read: {report.visits:,} visits in {len(report.hours)} hours, "
+            f"{len(report.dead_letters)} dead letter(s)."
+        )
+        for letter in report.dead_letters[:5]:
+            console.print(f"  {letter.file} line {letter.line}: {letter.reason}", highlight=False, markup=False)
+    else:
+        console.print(
+            f"{seeded.visits:,} visits landed for {seeded.calendar}, {seeded.messages:,} records produced, "
+            f"{seeded.user_changes:,} changes of users, {seeded.legacy_visits:,} legacy visits."
+        )
+    for service, why in seeded.left_out.items():
+        console.print(f"[yellow]left out[/yellow] {service}: {why}", highlight=False)
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[tuple]:
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(title, total=None)
+
+        def advance(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        def say(what: str) -> None:
+            progress.update(task, description=f"{title}: {what}")
+
+        yield advance, say

@@ -1,0 +1,74 @@
+"""`de up`, `de down`, `de status`, `de logs`: the services on this machine."""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from de_assets.cli.app import app, console, explained
+from de_assets.sources.topics import TOPICS
+from de_resources.local.endpoints import ServiceStatus
+from de_resources.local.jars import ensure_jars
+from de_resources.local.services import LocalServices
+from de_resources.settings import Settings
+
+Names = Annotated[list[str] | None, typer.Argument(help="spark_connect, postgres, kafka; default: all")]
+
+
+@app.command()
+def up(names: Names = None) -> None:
+    """Start the services and wait until they answer. What runs already is left alone."""
+    with explained(), console.status("Starting services …") as status:
+        LocalServices().up(
+            names or None,
+            topics=TOPICS,
+            console=console,
+            progress=lambda name, what: status.update(f"{name}: {what}"),
+        )
+    _show(LocalServices().status())
+
+
+@app.command()
+def down() -> None:
+    """Stop everything that was started for this home, also what a crash left behind."""
+    with explained(), console.status("Stopping services …"):
+        count = LocalServices().down()
+    console.print(f"{count} process(es) stopped." if count else "Nothing was running.")
+
+
+@app.command()
+def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
+    """Show what runs, where, and how much memory it takes."""
+    statuses = LocalServices().status()
+    if as_json:
+        typer.echo(json.dumps([s.as_dict() for s in statuses], indent=2))
+    else:
+        _show(statuses)
+
+
+@app.command()
+def logs(
+    name: Annotated[str, typer.Argument(help="spark_connect, postgres or kafka")],
+    lines: Annotated[int, typer.Option(help="How many of the last lines.")] = 50,
+) -> None:
+    """Print the last lines of a service's log."""
+    with explained():
+        typer.echo(LocalServices().logs(name, lines))
+
+
+@app.command()
+def jars() -> None:
+    """Fetch the engine's and the broker's jars into the cache, once; everything works offline afterwards."""
+    with explained():
+        found = ensure_jars(Settings.from_environment(), console=console)
+    console.print(", ".join(f"{len(files)} jars for the {name}" for name, files in found.items()) + ".")
+
+
+def _show(statuses: list[ServiceStatus]) -> None:
+    table = Table("service", "state", "port", "memory", "remark")
+    for s in statuses:
+        memory = f"{s.memory_bytes / 2**20:.0f} MiB" if s.memory_bytes else ""
+        colour = "green" if s.is_running else "yellow"
+        table.add_row(s.name, f"[{colour}]{s.state}[/{colour}]", str(s.port or ""), memory, s.why or "")
+    console.print(table)

@@ -1,0 +1,149 @@
+"""The graph in the order in which a fresh lake is filled: one run per layer, ranges of partitions in single runs.
+
+A layer's run covers the partitions whose blocking checks passed in the layer before, so that a bad hour is held back and
+the others go on - what automation does continuously, done once and at once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import dagster as dg
+from dagster import AssetKey, DagsterInstance, Definitions
+
+from de_assets.partitions import daily, hourly
+from de_assets.sources.landing import ready_hours
+from de_resources.settings import Settings
+
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Assets that are materialised together. `needs` names services without which the stage is left out."""
+
+    name: str
+    assets: tuple[AssetKey, ...]
+    partitions: dg.TimeWindowPartitionsDefinition | None = None
+    needs: tuple[str, ...] = ()
+
+
+@dataclass
+class Outcome:
+    """What became of a stage."""
+
+    stage: Stage
+    runs: int = 0
+    failures: list[str] = field(default_factory=list)
+    held_back: set[str] = field(default_factory=set)
+    checks_passed: int = 0
+    checks_failed: list[str] = field(default_factory=list)
+    left_out: str | None = None
+
+
+def _keys(*paths: str) -> tuple[AssetKey, ...]:
+    return tuple(AssetKey(path.split("/")) for path in paths)
+
+
+def stages() -> list[Stage]:
+    """All stages, upstream first."""
+    return [
+        Stage("devices", _keys("bronze/devices", "silver/devices")),
+        Stage("users", _keys("silver/users"), needs=("postgres",)),
+        Stage("landed visits", _keys("bronze/visits", "bronze/visits_dead_letter"), hourly),
+        Stage("valid visits", _keys("silver/visits", "silver/visits_late"), hourly),
+        Stage("enriched visits", _keys("silver/visits_enriched"), hourly),
+        Stage("traffic and sessions", _keys("gold/visits_cube_daily", "gold/sessions"), daily),
+        Stage("user snapshots", _keys("gold/users_snapshot"), daily, needs=("postgres",)),
+        Stage("legacy visits", _keys("bronze/legacy_visits"), hourly, needs=("postgres",)),
+        Stage("live visits", _keys("bronze/visits_stream"), needs=("kafka",)),
+    ]
+
+
+def materialise(
+    defs: Definitions,
+    instance: DagsterInstance,
+    settings: Settings,
+    *,
+    absent: dict[str, str],
+    started: Callable[[Stage], None],
+) -> Iterator[Outcome]:
+    """Run all stages and yield what became of each. `absent` maps services that do not answer to the reason."""
+    held_back: set[str] = set()
+    landed = {hourly.get_partition_key_for_timestamp(h.timestamp()) for h in ready_hours(settings.landing)}
+    for stage in stages():
+        started(stage)
+        outcome = Outcome(stage)
+        why = next((f"{name}: {absent[name]}" for name in stage.needs if name in absent), None)
+        if why is not None:
+            outcome.left_out = why
+        else:
+            for selection in _selections(stage, landed, held_back):
+                _run(defs, instance, stage, selection, outcome)
+        held_back |= outcome.held_back
+        yield outcome
+
+
+def _selections(stage: Stage, landed: set[str], held_back: set[str]) -> Iterable[tuple[str, str] | None]:
+    """Contiguous ranges of partitions to run; `(None,)` for an unpartitioned stage."""
+    if stage.partitions is None:
+        return [None]
+    keys = list(stage.partitions.get_partition_keys())
+    if isinstance(stage.partitions, dg.DailyPartitionsDefinition):
+        blocked = {key[:10] for key in held_back}
+        wanted = [key not in blocked for key in keys]
+    elif "legacy visits" in stage.name:
+        wanted = [True] * len(keys)
+    else:
+        wanted = [key in landed and key not in held_back for key in keys]
+    return contiguous(keys, wanted)
+
+
+def contiguous(keys: Sequence[str], wanted: Sequence[bool]) -> list[tuple[str, str]]:
+    """The wanted keys as (first, last) of maximal runs without a gap."""
+    ranges: list[tuple[str, str]] = []
+    open_range = False
+    for key, take in zip(keys, wanted, strict=True):
+        if take:
+            ranges[-1:] = [(ranges[-1][0], key)] if open_range else [*ranges[-1:], (key, key)]
+        open_range = take
+    return ranges
+
+
+def _run(
+    defs: Definitions,
+    instance: DagsterInstance,
+    stage: Stage,
+    selection: tuple[str, str] | None,
+    outcome: Outcome,
+) -> None:
+    job = defs.resolve_implicit_global_asset_job_def()
+    tags = {RANGE_START: selection[0], RANGE_END: selection[1]} if selection else {}
+    result = job.execute_in_process(
+        instance=instance,
+        asset_selection=list(stage.assets),
+        tags={**tags, "de/stage": stage.name.replace(" ", "_")},
+        run_config=_QUIET,
+        raise_on_error=False,
+    )
+    outcome.runs += 1
+    for evaluation in result.get_asset_check_evaluations():
+        name = f"{evaluation.asset_key.to_user_string()}: {evaluation.check_name}"
+        if evaluation.passed:
+            outcome.checks_passed += 1
+            continue
+        partition = f" [{evaluation.partition}]" if evaluation.partition else ""
+        outcome.checks_failed.append(name + partition)
+        if evaluation.blocking and evaluation.partition:
+            outcome.held_back.add(evaluation.partition)
+    for event in result.get_step_failure_events():
+        # A blocking check that fails ends its run as well; it is reported as a check and not as a failure.
+        if event.step_key and not outcome.checks_failed:
+            outcome.failures.append(f"{event.step_key}: {_reason(event)}")
+
+
+def _reason(event: dg.DagsterEvent) -> str:
+    error = event.step_failure_data.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return (error.message.strip().splitlines() or ["unknown"])[0][:500] if error else "unknown"

@@ -1,0 +1,6 @@
+"""One pandera model per dataset: the only place for its columns, documentation, rules, keys, owner and personal data.
+
+`Config.name` is `<layer>.<dataset>`. `Config.metadata` holds `owner`, `key` (identity of a row), `partitioned_by`
+(physical layout), `rules` (row rules over several columns, as SQL that is true for a valid row) and `properties` (of the
+Delta table). A field's `metadata={"personal": True}` marks personal data: masked in previews, errors and examples.
+"""

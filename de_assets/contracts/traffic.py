@@ -1,0 +1,71 @@
+"""Gold: traffic per day in all dimensions, and sessions."""
+
+import pandera.pyspark as pa
+import pyspark.sql.types as T
+
+OWNER = "team:analytics"
+
+
+class VisitsCubeDaily(pa.DataFrameModel):
+    """Traffic of one day by country, device type and referral, with all subtotals.
+
+    Grain: one day and combination of dimensions, where `grouping` says which dimensions are summed up (bit 4 country,
+    bit 2 device type, bit 1 referral; 7 is the total). Partition: the day of the event.
+    """
+
+    event_date: T.DateType = pa.Field(nullable=False, description="Day of the events (UTC)")
+    grouping: T.IntegerType = pa.Field(
+        nullable=False,
+        in_range={"min_value": 0, "max_value": 7},
+        description="Bit mask of the dimensions that are summed up",
+    )
+    country: T.StringType = pa.Field(nullable=True, description="Country; null: summed up, or unknown")
+    device_type: T.StringType = pa.Field(nullable=True, description="Kind of device; null: summed up, or unknown")
+    referral: T.StringType = pa.Field(nullable=True, description="Where visits came from; null: summed up, or directly")
+    visits: T.LongType = pa.Field(nullable=False, gt=0, description="Number of page views")
+    users: T.LongType = pa.Field(nullable=False, gt=0, description="Number of distinct visitors; not additive")
+    bot_visits: T.LongType = pa.Field(nullable=False, ge=0, description="Page views by known robots")
+
+    class Config:
+        """Distinct counts are recounted for every subtotal, never added."""
+
+        name = "gold.visits_cube_daily"
+        metadata = {
+            "owner": OWNER,
+            "key": ["event_date", "grouping", "country", "device_type", "referral"],
+            "partitioned_by": ["event_date"],
+            "rules": {"users_within_visits": "users <= visits", "bots_within_visits": "bot_visits <= visits"},
+        }
+
+
+class Sessions(pa.DataFrameModel):
+    """Visits of one user without a pause of 30 minutes or more, within one day.
+
+    Grain: one session. Partition: the day; a session that spans midnight is two.
+    """
+
+    session_id: T.StringType = pa.Field(
+        nullable=False, description="Derived from user and first visit: stable over reruns"
+    )
+    user_id: T.StringType = pa.Field(nullable=False, description="Pseudonymous visitor")
+    started_at: T.TimestampType = pa.Field(nullable=False, description="First visit")
+    ended_at: T.TimestampType = pa.Field(nullable=False, description="Last visit")
+    duration_seconds: T.LongType = pa.Field(nullable=False, ge=0, description="From the first to the last visit")
+    visits: T.LongType = pa.Field(nullable=False, gt=0, description="Number of page views")
+    first_page: T.StringType = pa.Field(nullable=False, description="Page of the first visit")
+    last_page: T.StringType = pa.Field(nullable=False, description="Page of the last visit")
+    event_date: T.DateType = pa.Field(nullable=False, description="Day of the session (UTC)")
+
+    class Config:
+        """A session lies within its day."""
+
+        name = "gold.sessions"
+        metadata = {
+            "owner": OWNER,
+            "key": ["session_id"],
+            "partitioned_by": ["event_date"],
+            "rules": {
+                "ends_after_start": "ended_at >= started_at",
+                "within_its_day": "to_date(started_at) = event_date AND to_date(ended_at) = event_date",
+            },
+        }

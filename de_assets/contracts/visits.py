@@ -1,0 +1,209 @@
+"""Visits through the layers: as landed, as dead letters, valid, late, and enriched."""
+
+import pandera.pyspark as pa
+import pyspark.sql.types as T
+
+OWNER = "team:web"
+_PERSONAL = {"personal": True}
+
+
+class VisitColumns(pa.DataFrameModel):
+    """What every dataset of visits has: one row per page view."""
+
+    visit_id: T.StringType = pa.Field(nullable=False, description="Identity of the page view, given by its producer")
+    event_time: T.TimestampType = pa.Field(
+        nullable=False, description="When the page was viewed, by the producer's clock"
+    )
+    user_id: T.StringType = pa.Field(nullable=False, description="Pseudonymous visitor: registered or guest")
+    page: T.StringType = pa.Field(nullable=False, description="Path or name of the page")
+    keep_private: T.BooleanType = pa.Field(nullable=True, description="Whether the visitor asked not to be profiled")
+    referral: T.StringType = pa.Field(nullable=True, description="Where the visitor came from; null: directly")
+    ad_id: T.StringType = pa.Field(nullable=True, description="Advertisement that led here, if any")
+    ip: T.StringType = pa.Field(nullable=True, description="Network address of the visitor", metadata=_PERSONAL)
+    login: T.StringType = pa.Field(nullable=True, description="Login name of a registered visitor", metadata=_PERSONAL)
+    connected_since: T.TimestampType = pa.Field(nullable=True, description="When the visitor logged in")
+    browser: T.StringType = pa.Field(nullable=True, description="Browser family")
+    browser_version: T.StringType = pa.Field(nullable=True, description="Browser version")
+    network_type: T.StringType = pa.Field(nullable=True, description="Kind of network connection")
+    device_type: T.StringType = pa.Field(nullable=True, description="Kind of device; refers to silver.devices")
+    device_version: T.StringType = pa.Field(nullable=True, description="Device version; refers to silver.devices")
+    is_bot: T.BooleanType = pa.Field(nullable=True, description="Whether the visitor is a known robot")
+
+
+class BronzeVisits(VisitColumns):
+    """Visits as they landed, parsed, one row per landed record that could be understood; duplicates included.
+
+    Grain: one landed record. Partition: the hour in which it landed.
+    """
+
+    raw: T.StringType = pa.Field(nullable=False, description="The landed line, untouched", metadata=_PERSONAL)
+    source_file: T.StringType = pa.Field(nullable=False, description="Landed file that held the line")
+    landing_hour: T.TimestampType = pa.Field(nullable=False, description="Hour in which the line landed (UTC)")
+
+    class Config:
+        """Bronze keeps what came; rules only say what every later step relies on."""
+
+        name = "bronze.visits"
+        metadata = {"owner": OWNER, "partitioned_by": ["landing_hour"]}
+
+
+class VisitsDeadLetter(pa.DataFrameModel):
+    """What could not be processed: one row per landed record, with payload, reason and place.
+
+    Grain: one rejected record. Partition: the hour in which it landed.
+    """
+
+    payload: T.BinaryType = pa.Field(nullable=False, description="The bytes as they came", metadata=_PERSONAL)
+    raw: T.StringType = pa.Field(
+        nullable=False, description="The payload as text, broken bytes replaced", metadata=_PERSONAL
+    )
+    reason: T.StringType = pa.Field(nullable=False, description="Why the record was rejected")
+    field: T.StringType = pa.Field(nullable=True, description="The failing field, where one is to blame")
+    source_file: T.StringType = pa.Field(nullable=False, description="File that held the record")
+    source_line: T.LongType = pa.Field(nullable=True, description="Line in that file, where its reader knows it")
+    job_version: T.StringType = pa.Field(nullable=False, description="Version of the code that rejected it")
+    landing_hour: T.TimestampType = pa.Field(nullable=False, description="Hour in which the record landed (UTC)")
+
+    class Config:
+        """Dead letters hold personal data: the payload may be anything."""
+
+        name = "bronze.visits_dead_letter"
+        metadata = {"owner": OWNER, "partitioned_by": ["landing_hour"]}
+
+
+class VisitsStream(VisitColumns):
+    """Visits read from the broker, understood or not: a record that was not has `error`, and its columns are null.
+
+    Grain: one broker record (partition, offset). Not partitioned: a stream appends.
+    """
+
+    visit_id: T.StringType = pa.Field(nullable=True, description="Identity of the page view, given by its producer")
+    event_time: T.TimestampType = pa.Field(
+        nullable=True, description="When the page was viewed, by the producer's clock"
+    )
+    user_id: T.StringType = pa.Field(nullable=True, description="Pseudonymous visitor: registered or guest")
+    page: T.StringType = pa.Field(nullable=True, description="Path or name of the page")
+    payload: T.BinaryType = pa.Field(nullable=False, description="The record's value as it came", metadata=_PERSONAL)
+    error: T.StringType = pa.Field(nullable=True, description="Why the record could not be understood; null: it was")
+    topic_partition: T.IntegerType = pa.Field(nullable=False, ge=0, description="Partition of the topic")
+    topic_offset: T.LongType = pa.Field(nullable=False, ge=0, description="Offset in that partition")
+    append_time: T.TimestampType = pa.Field(nullable=False, description="When the broker appended the record")
+
+    class Config:
+        """The position in the topic identifies a record."""
+
+        name = "bronze.visits_stream"
+        metadata = {
+            "owner": OWNER,
+            "key": ["topic_partition", "topic_offset"],
+            "rules": {"understood_or_explained": "(error IS NULL) = (visit_id IS NOT NULL)"},
+        }
+
+
+class Visits(VisitColumns):
+    """Valid visits, each once, in the hour of their event: what analyses start from.
+
+    Grain: one page view. Partition: the hour of the event, which is the hour of its arrival for visits on time.
+    """
+
+    page: T.StringType = pa.Field(
+        nullable=False, str_length={"min_value": 1, "max_value": 2048}, description="Path or name of the page"
+    )
+    raw: T.StringType = pa.Field(nullable=False, description="The landed line, untouched", metadata=_PERSONAL)
+    event_hour: T.TimestampType = pa.Field(nullable=False, description="Hour of the event (UTC)")
+
+    class Config:
+        """A visit identifies itself; the hour follows from the event time."""
+
+        name = "silver.visits"
+        metadata = {
+            "owner": OWNER,
+            "key": ["visit_id"],
+            "partitioned_by": ["event_hour"],
+            "rules": {"hour_is_that_of_event": "event_hour = date_trunc('HOUR', event_time)"},
+        }
+
+
+class VisitsLate(VisitColumns):
+    """Visits that arrived outside the hour of their event: late ones, and ones dated in the future.
+
+    Grain: one page view. Partition: the hour in which it arrived.
+    """
+
+    raw: T.StringType = pa.Field(nullable=False, description="The landed line, untouched", metadata=_PERSONAL)
+    landing_hour: T.TimestampType = pa.Field(nullable=False, description="Hour in which the visit arrived (UTC)")
+    lateness_seconds: T.LongType = pa.Field(
+        nullable=False, description="From the event to the start of the landing hour; negative: dated in the future"
+    )
+
+    class Config:
+        """Nothing that is on time belongs here."""
+
+        name = "silver.visits_late"
+        metadata = {
+            "owner": OWNER,
+            "key": ["visit_id"],
+            "partitioned_by": ["landing_hour"],
+            "rules": {"not_on_time": "date_trunc('HOUR', event_time) <> landing_hour"},
+        }
+
+
+class VisitsEnriched(pa.DataFrameModel):
+    """Visits with the device's name and what was true of the user when the visit happened.
+
+    Grain: one page view, every one of silver.visits. Partition: the hour of the event.
+    """
+
+    visit_id: T.StringType = pa.Field(nullable=False, description="Identity of the page view")
+    event_time: T.TimestampType = pa.Field(nullable=False, description="When the page was viewed")
+    user_id: T.StringType = pa.Field(nullable=False, description="Pseudonymous visitor")
+    page: T.StringType = pa.Field(nullable=False, description="Path or name of the page")
+    referral: T.StringType = pa.Field(nullable=True, description="Where the visitor came from; null: directly")
+    ad_id: T.StringType = pa.Field(nullable=True, description="Advertisement that led here, if any")
+    browser: T.StringType = pa.Field(nullable=True, description="Browser family")
+    device_type: T.StringType = pa.Field(nullable=True, description="Kind of device")
+    device_name: T.StringType = pa.Field(nullable=True, description="Full name of the device; null: unknown device")
+    country: T.StringType = pa.Field(nullable=True, description="Country of the user at the time of the event")
+    is_registered: T.BooleanType = pa.Field(
+        nullable=False, description="Whether a user was known at the time of the event"
+    )
+    is_bot: T.BooleanType = pa.Field(nullable=True, description="Whether the visitor is a known robot")
+    event_hour: T.TimestampType = pa.Field(nullable=False, description="Hour of the event (UTC)")
+
+    class Config:
+        """No column of it identifies a person by itself."""
+
+        name = "silver.visits_enriched"
+        metadata = {
+            "owner": OWNER,
+            "key": ["visit_id"],
+            "partitioned_by": ["event_hour"],
+            "rules": {"hour_is_that_of_event": "event_hour = date_trunc('HOUR', event_time)"},
+        }
+
+
+class LegacyVisits(pa.DataFrameModel):
+    """Visits of the legacy system, by the hour in which its database received them.
+
+    Grain: one visit. Partition: the hour of `ingestion_time`, never of the event.
+    """
+
+    visit_id: T.StringType = pa.Field(nullable=False, description="Identity of the visit")
+    event_time: T.TimestampType = pa.Field(nullable=False, description="When the page was viewed")
+    user_id: T.StringType = pa.Field(nullable=False, description="Pseudonymous visitor")
+    page: T.StringType = pa.Field(nullable=False, description="Name of the page")
+    ip: T.StringType = pa.Field(nullable=True, description="Network address of the visitor", metadata=_PERSONAL)
+    is_deleted: T.BooleanType = pa.Field(nullable=False, description="Whether the producer took the visit back")
+    ingestion_time: T.TimestampType = pa.Field(nullable=False, description="When the database received the row")
+    ingestion_hour: T.TimestampType = pa.Field(nullable=False, description="Hour of `ingestion_time` (UTC)")
+
+    class Config:
+        """The delta column is the ingestion time: an event time may lie anywhere."""
+
+        name = "bronze.legacy_visits"
+        metadata = {
+            "owner": "team:legacy",
+            "key": ["visit_id"],
+            "partitioned_by": ["ingestion_hour"],
+            "rules": {"hour_is_that_of_ingestion": "ingestion_hour = date_trunc('HOUR', ingestion_time)"},
+        }

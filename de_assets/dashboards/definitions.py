@@ -1,0 +1,26 @@
+"""The code location `dashboards`: everything assembled, nothing decided here."""
+
+import dagster as dg
+from dagster_delta import LocalConfig
+
+from de_assets.dashboards import gold
+from de_assets.dashboards.daily_traffic import ReportFolder, daily_traffic
+from de_resources.settings import Settings
+
+news_from_gold = dg.AutomationConditionSensorDefinition(
+    "news_from_gold",
+    target=dg.AssetSelection.assets(daily_traffic),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    minimum_interval_seconds=30,
+    description="Redraws the dashboards when the other code location has written gold tables.",
+)
+
+defs = dg.Definitions(
+    assets=[*gold.tables, daily_traffic],
+    sensors=[news_from_gold],
+    resources={
+        gold.READER: gold.GoldReader(root_uri=Settings.from_environment().lake_root, storage_options=LocalConfig()),
+        "reports": ReportFolder(),
+    },
+    executor=dg.in_process_executor,
+)

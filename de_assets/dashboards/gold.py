@@ -1,0 +1,91 @@
+"""The other team's gold tables, as this location knows them: keys, a place, and the wish to hear of news."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster_delta import DeltaLakePyarrowIOManager
+from dagster_delta._db_io_manager.custom_db_io_manager import CustomDbIOManager
+from dagster_delta.io_manager.base import DeltaLakeDbClient
+from deltalake.exceptions import TableNotFoundError
+
+from de_resources.errors import PermanentError
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.declarative_automation.automation_condition import BuiltinAutomationCondition
+
+VISITS_CUBE_DAILY = dg.AssetKey(["gold", "visits_cube_daily"])
+SESSIONS = dg.AssetKey(["gold", "sessions"])
+
+READER = "gold"
+"""Key of the IO manager that reads the tables."""
+
+tables = [
+    dg.AssetSpec(key, description="Produced by another code location; read here as a whole.").with_io_manager_key(
+        READER
+    )
+    for key in (VISITS_CUBE_DAILY, SESSIONS)
+]
+
+
+class GoldMissing(PermanentError):
+    """A gold table that is read before its producer ever wrote it."""
+
+    def __init__(self, table: str, uri: str) -> None:
+        self.table, self.uri = table, uri
+        super().__init__(
+            f"The gold table `{table}` does not exist under `{uri}`. Materialise it in the code location `de_assets`, "
+            "or set `LAKE_ROOT` to the lake that has it."
+        )
+
+
+class GoldReader(DeltaLakePyarrowIOManager):
+    """Reads gold through delta-rs as `pyarrow.Table`, or as `pyarrow.RecordBatchReader` what may be large."""
+
+    def create_io_manager(self, context: dg.InitResourceContext) -> CustomDbIOManager:  # noqa: ARG002
+        """The reader for one run."""
+        return _ReadOnlyTables(
+            root_uri=self.root_uri,
+            db_client=DeltaLakeDbClient(),
+            database="deltalake",
+            schema=self.schema_,
+            type_handlers=self.type_handlers(),
+            default_load_type=self.default_load_type(),
+            io_manager_name="GoldReader",
+        )
+
+
+class _ReadOnlyTables(CustomDbIOManager):
+    def __init__(self, *, root_uri: str, **configuration: Any) -> None:
+        super().__init__(**configuration)
+        self._root_uri = root_uri
+
+    def load_input(self, context: dg.InputContext) -> object:
+        root = logging.getLogger()
+        level = root.level
+        try:
+            return super().load_input(context)
+        except TableNotFoundError as error:
+            raise GoldMissing(context.asset_key.to_user_string(), self._root_uri) from error
+        finally:
+            root.setLevel(level)  # dagster-delta turns debug messages on for the whole process
+
+    def handle_output(self, context: dg.OutputContext, obj: object) -> None:  # noqa: ARG002
+        raise PermanentError(f"`{context.asset_key.to_user_string()}` belongs to another team: gold is only read here.")
+
+
+def on_news() -> BuiltinAutomationCondition[Any]:
+    """Request an unpartitioned dashboard when any partition of its tables was written, or when it was never made.
+
+    The producer writes days, and several at a time; the dashboard is one document. So writes are collected: while a
+    table is being written nothing is requested, and what came in the meantime makes one request. The latch is cleared
+    by a request only: what is written during a run asks for another one.
+    """
+    ac = dg.AutomationCondition
+    news = ac.any_deps_match(ac.newly_updated()) | ac.newly_missing()
+    there = ac.all_deps_match(~ac.missing())  # some partition of each table
+    return (news.since(ac.newly_requested()) & there & ~ac.any_deps_in_progress() & ~ac.in_progress()).with_label(
+        "on_news"
+    )

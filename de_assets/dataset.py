@@ -1,0 +1,46 @@
+"""What every dataset's declaration has in common, derived from its contract."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+from pandera.pyspark import DataFrameModel
+
+from de_resources.contract import Contract
+
+
+def pattern_tags(*patterns: str) -> dict[str, str]:
+    """The tags `pattern/<name>` by which the catalogue finds what carries a pattern."""
+    return {f"pattern/{name}": "" for name in patterns}
+
+
+def dataset(
+    model: type[DataFrameModel],
+    *,
+    patterns: Sequence[str] = (),
+    partition: str | None = None,
+    io_manager: str = "io_manager",
+    **metadata: Any,
+) -> dict[str, Any]:
+    """Keyword arguments for `@dg.asset` and `dg.AssetOut`: key, documentation, owner, tags, metadata.
+
+    `partition` names the column that carries the Dagster partition; further `metadata` configures the IO manager.
+    """
+    contract = Contract.of(model)
+    layer, name = contract.name.split(".")
+    return {
+        "key": dg.AssetKey([layer, name]),
+        "description": contract.description,
+        "owners": [contract.owner],
+        "group_name": layer,
+        "kinds": {"pyspark", "deltalake"},
+        "tags": pattern_tags(*patterns),
+        "io_manager_key": io_manager,
+        "metadata": {
+            "contract": contract.path,
+            "dagster/table_name": contract.name,
+            "dagster/column_schema": contract.table_schema(),
+            **({"partition_expr": partition} if partition else {}),
+            **metadata,
+        },
+    }

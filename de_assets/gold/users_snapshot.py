@@ -1,0 +1,37 @@
+"""The users as they were at the end of each day.
+
+Grain: one user and day.
+"""
+
+import dagster as dg
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_assets.automation.conditions import computed_once
+from de_assets.contracts.users import UsersSnapshot
+from de_assets.dataset import dataset
+from de_assets.partitions import daily
+from de_checks.contract import contract_check
+from de_checks.volume import volume_check
+from de_resources.contract import Contract
+from de_resources.spark import SparkEngine
+
+
+@dg.asset(
+    **dataset(UsersSnapshot, partition="snapshot_date"),
+    ins={"users": dg.AssetIn(["silver", "users"])},
+    partitions_def=daily,
+    automation_condition=computed_once(),
+    backfill_policy=dg.BackfillPolicy.single_run(),
+)
+def users_snapshot(context: dg.AssetExecutionContext, spark: SparkEngine, users: DataFrame) -> DataFrame:
+    """For every day of the run, the versions that were valid when it ended."""
+    days = spark.spark_session.createDataFrame([(day,) for day in context.partition_keys], "day STRING")
+    dated = days.select(F.to_date("day").alias("snapshot_date"))
+    end = F.date_add("snapshot_date", 1).cast("timestamp")
+    # Valid in the last instant of the day: what ends exactly at midnight was still true then.
+    valid = (F.col("valid_from") < end) & (F.col("valid_to").isNull() | (F.col("valid_to") >= end))
+    return users.join(F.broadcast(dated), valid).select(*Contract.of(UsersSnapshot).column_names)
+
+
+checks = [contract_check(users_snapshot), volume_check(users_snapshot, tolerance=(0.8, 1.25))]

@@ -1,0 +1,41 @@
+"""Traffic of a day in all dimensions.
+
+Grain: one day and combination of country, device type and referral. Patterns: Aligned Fan-In (24 hours make a day),
+Distributed Aggregator (subtotals; distinct visitors recounted for each).
+"""
+
+from datetime import timedelta
+
+import dagster as dg
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_assets.automation.conditions import late_cascade
+from de_assets.contracts.traffic import VisitsCubeDaily
+from de_assets.dataset import dataset
+from de_assets.partitions import daily, hours_of_day
+from de_assets.transforms.distributed_aggregator import cube
+from de_checks.contract import contract_check
+from de_checks.freshness import completeness_check
+
+DIMENSIONS = ("country", "device_type", "referral")
+
+
+@dg.asset(
+    **dataset(VisitsCubeDaily, patterns=["aligned_fan_in", "distributed_aggregator"], partition="event_date"),
+    ins={"visits": dg.AssetIn(["silver", "visits_enriched"], partition_mapping=hours_of_day)},
+    partitions_def=daily,
+    automation_condition=late_cascade(),
+    backfill_policy=dg.BackfillPolicy.single_run(),
+)
+def visits_cube_daily(visits: DataFrame) -> DataFrame:
+    """Count visits and visitors for every combination."""
+    measures = {
+        "visits": F.count(F.lit(1)),
+        "users": F.count_distinct("user_id"),
+        "bot_visits": F.count_if(F.coalesce(F.col("is_bot"), F.lit(False))),
+    }
+    return cube(visits.withColumn("event_date", F.to_date("event_time")), "event_date", DIMENSIONS, measures)
+
+
+checks = [contract_check(visits_cube_daily), completeness_check(visits_cube_daily, allowed_delay=timedelta(hours=2))]

@@ -1,0 +1,12 @@
+"""The partitions of the graph, bounded by the calendar that is in force when this module is loaded."""
+
+import dagster as dg
+
+from de_assets.calendar import Calendar
+
+CALENDAR = Calendar.load()
+hourly = CALENDAR.hourly
+daily = CALENDAR.daily
+
+# A log may begin in the middle of a day: the day then consists of the hours that exist.
+hours_of_day = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)

@@ -1,0 +1,28 @@
+"""The resources of both code locations' worlds: which engine, which lake, which services. All of it by configuration."""
+
+from dagster_delta import LocalConfig
+
+from de_assets.automation.alert_sinks import LogAlertSink
+from de_assets.sources.landing_zone import LandingZone
+from de_resources.delta.io_manager import SparkDeltaIOManager
+from de_resources.kafka import KafkaBroker
+from de_resources.lake import Lake
+from de_resources.postgres import PostgresDatabase
+from de_resources.settings import Settings
+from de_resources.spark import SparkEngine
+
+
+def resources(settings: Settings | None = None, engine: SparkEngine | None = None) -> dict[str, object]:
+    """Resources by key. Nothing is started or connected before an asset uses it."""
+    settings = settings or Settings.from_environment()
+    engine = engine or SparkEngine()
+    storage = LocalConfig()
+    return {
+        "spark": engine,
+        "io_manager": SparkDeltaIOManager(root_uri=settings.lake_root, storage_options=storage, spark=engine),
+        "lake": Lake(root_uri=settings.lake_root, storage_options=storage, spark=engine),
+        "landing": LandingZone(root=str(settings.landing)),
+        "broker": KafkaBroker(),
+        "database": PostgresDatabase(),
+        "alert_sink": LogAlertSink(),
+    }

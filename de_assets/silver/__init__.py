@@ -1,0 +1,6 @@
+"""Silver: valid, deduplicated, on time, joined."""
+
+from de_assets.silver import devices, users, visits, visits_enriched
+
+assets = [visits.valid_visits, devices.devices, users.users, visits_enriched.visits_enriched]
+checks = [*visits.checks, *devices.checks, *users.checks, *visits_enriched.checks]

@@ -1,0 +1,26 @@
+"""Devices with their present names; those that the provider dropped stay, marked.
+
+Grain: one device. Pattern: Merger - insert, update and soft delete by key in one commit, and no commit where nothing changed.
+"""
+
+import dagster as dg
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_assets.automation.conditions import gated
+from de_assets.contracts.devices import Devices
+from de_assets.dataset import dataset
+from de_checks.contract import contract_check
+
+
+@dg.asset(
+    **dataset(Devices, patterns=["merger"], mode="merge", merge_deleted="is_deleted", merge_vanished="delete"),
+    ins={"dump": dg.AssetIn(["bronze", "devices"])},
+    automation_condition=gated(),
+)
+def devices(dump: DataFrame) -> DataFrame:
+    """The dump as the set of devices that exist."""
+    return dump.dropDuplicates(["type", "version"]).withColumn("is_deleted", F.lit(False))
+
+
+checks = [contract_check(devices)]

@@ -1,0 +1,45 @@
+"""Visits with the device's name and what was true of the user at the time.
+
+Grain: one page view, every one of silver.visits. Pattern: Static Joiner - visits without a match stay and are recognisable.
+"""
+
+import dagster as dg
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_assets.automation.conditions import late_cascade
+from de_assets.contracts.visits import VisitsEnriched
+from de_assets.dataset import dataset
+from de_assets.partitions import hourly
+from de_assets.transforms.static_joiner import join_reference, join_valid_at
+from de_checks.contract import contract_check
+from de_resources.contract import Contract
+
+REFERENCE = dg.AssetSelection.assets(["silver", "users"], ["silver", "devices"])
+
+
+@dg.asset(
+    **dataset(VisitsEnriched, patterns=["static_joiner"], partition="event_hour"),
+    ins={
+        "visits": dg.AssetIn(["silver", "visits"]),
+        # Without a database there are no users; visits are then those of unknown visitors, and say so.
+        "users": dg.AssetIn(["silver", "users"], metadata={"if_missing": "empty"}),
+        "devices": dg.AssetIn(["silver", "devices"], metadata={"if_missing": "empty"}),
+    },
+    partitions_def=hourly,
+    automation_condition=late_cascade(reference=REFERENCE),
+    backfill_policy=dg.BackfillPolicy.single_run(),
+)
+def visits_enriched(visits: DataFrame, users: DataFrame, devices: DataFrame) -> DataFrame:
+    """Join with the version of the user that was valid at the event, and with the devices."""
+    with_user = join_valid_at(visits, users, "user_id", "event_time", {"country": "country"}, matched="is_registered")
+    enriched = join_reference(
+        with_user.withColumn("device_type", F.lower("device_type")),
+        devices,
+        {"device_type": "type", "device_version": "version"},
+        {"full_name": "device_name"},
+    )
+    return enriched.select(*Contract.of(VisitsEnriched).column_names)
+
+
+checks = [contract_check(visits_enriched)]

@@ -1,0 +1,149 @@
+"""The drop folder: where producers land files, and how a consumer knows that a folder is complete: Readiness Marker.
+
+    <landing>/visits/date=2026-01-31/hour=07/part-00000.json    JSON lines, one record or one unusable line each
+    <landing>/visits/date=2026-01-31/hour=07/_SUCCESS           written last: the folder is complete
+    <landing>/devices/devices.json, _SUCCESS                    the provider's latest full dump
+
+An hour's folder holds what *arrived* in that hour (UTC); a late record lies in the folder of its arrival and has an
+earlier event time.
+
+Order of a publication: the new files are complete under hidden names (leading `_`), then the marker of the previous
+attempt is removed, then files are renamed into place, files that are no longer part of the folder are removed, and
+the marker is written. A producer killed at any point leaves a folder without a marker, or the previous complete one.
+Publishing the same bytes again touches nothing. One producer at a time may publish a folder.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from de_resources.errors import PermanentError
+
+MARKER = "_SUCCESS"
+PART = "part-00000.json"
+VISITS = "visits"
+DEVICES = "devices"
+
+Progress = Callable[[int, int], None]
+"""Called with what is done and the total, in the unit that the caller's docstring names."""
+
+
+class NotAFullHourError(PermanentError):
+    """An hour folder was asked for a moment that is not a full hour with a time zone."""
+
+    def __init__(self, moment: datetime) -> None:
+        self.moment = moment
+        super().__init__(
+            f"`{moment.isoformat()}` is not a full hour with a time zone: pass e.g. `2026-01-31T07:00:00+00:00`."
+        )
+
+
+def full_hour(moment: datetime) -> datetime:
+    """Return `moment` in UTC; raise `NotAFullHourError` when it has no time zone or is not a full hour there."""
+    if moment.tzinfo is None:
+        raise NotAFullHourError(moment)
+    utc = moment.astimezone(UTC)
+    if (utc.minute, utc.second, utc.microsecond) != (0, 0, 0):
+        raise NotAFullHourError(moment)
+    return utc
+
+
+def hour_folder(landing: Path, hour: datetime, dataset: str = VISITS) -> Path:
+    """Folder of what arrived in `hour`; it need not exist."""
+    utc = full_hour(hour)
+    return landing / dataset / f"date={utc.date().isoformat()}" / f"hour={utc.hour:02}"
+
+
+def is_ready(folder: Path) -> bool:
+    """Whether the folder is complete, that is, its marker is there."""
+    return (folder / MARKER).is_file()
+
+
+def ready_hours(landing: Path, dataset: str = VISITS) -> list[datetime]:
+    """Hours whose folders are complete, oldest first. Folders that name no hour are nobody's, and passed over."""
+    markers = (landing / dataset).glob(f"date=*/hour=*/{MARKER}")
+    return sorted(hour for marker in markers if (hour := _hour_of(marker.parent)) is not None)
+
+
+def _hour_of(folder: Path) -> datetime | None:
+    try:
+        return datetime.strptime(f"{folder.parts[-2]} {folder.parts[-1]} +0000", "date=%Y-%m-%d hour=%H %z")
+    except ValueError:
+        return None
+
+
+def data_files(folder: Path) -> list[Path]:
+    """Visible files of a folder, by name: neither the marker nor what a running publication hides."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith(("_", ".")))
+
+
+@contextmanager
+def incoming(landing: Path) -> Iterator[Path]:
+    """A hidden folder on the landing's own file system to prepare files in, removed at the end, also after an error.
+
+    A process killed by force leaves its `_incoming-…` folder, which no reader looks at and anybody may remove.
+    """
+    landing.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="_incoming-", dir=landing) as name:
+        yield Path(name)
+
+
+def publish(folder: Path, files: Mapping[str, Path]) -> bool:
+    """Make `folder` hold exactly `files` (name to prepared file, on the same file system) and its marker.
+
+    The prepared files are moved. Returns False, and leaves the folder untouched, when it is complete with the same
+    bytes already.
+    """
+    if is_ready(folder) and _same(folder, files):
+        return False
+    for prepared in files.values():
+        _flush(prepared)
+    folder.mkdir(parents=True, exist_ok=True)
+    marker = folder / MARKER
+    marker.unlink(missing_ok=True)
+    for name, prepared in files.items():
+        prepared.replace(folder / name)
+    for old in data_files(folder):
+        if old.name not in files:
+            old.unlink()
+    prepared_marker = folder / f"{MARKER}.incoming"
+    prepared_marker.touch()
+    prepared_marker.replace(marker)
+    return True
+
+
+def _flush(path: Path) -> None:
+    """Have the file on the disk, so that not even a power failure leaves a marker beside a file without its bytes."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _same(folder: Path, files: Mapping[str, Path]) -> bool:
+    """Whether the folder's visible files are the prepared ones, byte by byte."""
+    if {path.name for path in data_files(folder)} != set(files):
+        return False
+    return all(filecmp.cmp(prepared, folder / name, shallow=False) for name, prepared in files.items())
+
+
+def write_lines(path: Path, chunks: Iterable[bytes]) -> int:
+    """Write chunks (whole lines, each ending in a line feed); returns the bytes written."""
+    with path.open("wb") as out:
+        return sum(out.write(chunk) for chunk in chunks)
+
+
+def rejected_line(raw: str, reason: str, line: int, file: str) -> bytes:
+    """The envelope in which a producer lands a line that it could not turn into a record, ending in a line feed.
+
+    `line` counts from 1 within `file`, which is a name without folders.
+    """
+    envelope = {"rejected": {"raw": raw, "reason": reason, "line": line, "file": file}}
+    return json.dumps(envelope).encode() + b"\n"

@@ -1,0 +1,71 @@
+"""Reading the drop folder through the engine: only complete folders, as raw bytes, with their place."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import dagster as dg
+from pydantic import Field
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from de_assets.sources.landing import VISITS, data_files, hour_folder, is_ready
+from de_resources.errors import PermanentError, TransientError
+from de_resources.settings import Settings
+
+
+class FolderNotReady(TransientError):
+    """A folder is read before its producer said that it is complete."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.folders = tuple(folders)
+        shown = ", ".join("/".join(f.parts[-3:]) for f in folders[:5])
+        super().__init__(
+            f"{len(folders)} landed folder(s) are not complete, for lack of `_SUCCESS`: {shown}. Nothing was read. "
+            "Wait for the producer (the sensor `visits_hour_landed` does), or land them with `de seed`."
+        )
+
+
+class LandingZone(dg.ConfigurableResource):
+    """The drop folder. Every read demands the readiness marker first."""
+
+    root: str = Field(default="", description="The folder; default: `$DE_HOME/landing`.")
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return Path(self.root) if self.root else Settings.from_environment().landing
+
+    def visit_lines(self, session: SparkSession, hours: Sequence[datetime]) -> DataFrame:
+        """The landed lines of these hours: `payload` (binary), `source_file`, `landing_hour`.
+
+        Raises `FolderNotReady` when an hour has no marker. Hours without lines are silent, which is for a check to judge.
+        """
+        folders = [hour_folder(self.path, hour) for hour in hours]
+        missing = [f for f in folders if not is_ready(f)]
+        if missing:
+            raise FolderNotReady(missing)
+        files = [str(file) for folder in folders for file in data_files(folder)]
+        if not files:
+            return session.createDataFrame([], "payload BINARY, source_file STRING, landing_hour TIMESTAMP")
+        place = F.col("_metadata.file_path")
+        hour = F.regexp_extract(place, r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)", 0)
+        return session.read.text(files).select(
+            F.col("value").cast("binary").alias("payload"),
+            F.regexp_extract(place, rf"({VISITS}/date=.*)$", 1).alias("source_file"),
+            F.to_timestamp(hour, "'date='yyyy-MM-dd'/hour='HH").alias("landing_hour"),
+        )
+
+    def devices(self, session: SparkSession) -> DataFrame:
+        """The provider's dump: `type`, `version`, `full_name`. Raises `FolderNotReady`, or `PermanentError` for bad lines."""
+        folder = self.path / "devices"
+        if not is_ready(folder):
+            raise FolderNotReady([folder])
+        schema = "type STRING, full_name STRING, version STRING"
+        try:
+            files = [str(f) for f in data_files(folder)]
+            return session.read.schema(schema).option("mode", "FAILFAST").json(files)
+        except FileNotFoundError as error:
+            raise PermanentError(
+                f"The devices' dump {error.filename} vanished while it was read. Land it again."
+            ) from None

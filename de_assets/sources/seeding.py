@@ -1,0 +1,132 @@
+"""Feeding every source that is reachable: the drop folder always, broker and database where they run."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from de_assets.calendar import Calendar
+from de_assets.sources.access_log import AccessLogReport, land_access_log
+from de_assets.sources.landing import Progress
+from de_assets.sources.simulator import (
+    EVERYDAY,
+    VisitMessage,
+    World,
+    feed_database,
+    feed_topic,
+    hours_between,
+    land_devices,
+    land_visits,
+    visit_messages,
+)
+from de_assets.sources.topics import TOPICS, VISITS
+from de_resources.errors import PermanentError
+from de_resources.kafka import KafkaBroker
+from de_resources.local.endpoints import ServiceUnavailable
+from de_resources.postgres import PostgresDatabase
+from de_resources.secrets import Secrets
+from de_resources.settings import Settings
+
+LOG_KEY = "access_log_pseudonyms"
+Say = Callable[[str], None]
+
+
+@dataclass
+class Seeded:
+    """What was fed, and why some source was left out."""
+
+    calendar: Calendar
+    visits: int = 0
+    messages: int = 0
+    user_changes: int = 0
+    legacy_visits: int = 0
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+class EmptyLog(PermanentError):
+    """An access log without a single line that parses."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = tuple(paths)
+        super().__init__(
+            f"No line of {', '.join(paths)} is in the combined log format of Apache or nginx. "
+            "Pass the server's access log: `de run --log /var/log/nginx/access.log`."
+        )
+
+
+def seed_simulation(
+    settings: Settings, calendar: Calendar, *, seed: int, visits: int, progress: Progress, say: Say
+) -> Seeded:
+    """Land simulated visits and devices for the calendar's hours, and feed database and broker where they answer.
+
+    Feeding the same again changes nothing: folders keep their bytes, rows their state, and a topic that holds records
+    is not fed a second time. The calendar is recorded for all later processes.
+    """
+    if calendar.end is None:
+        raise PermanentError("The simulator needs a calendar with an end. Pass `--days`, or DE_CALENDAR as start/end.")
+    # Users change in the year after the world's epoch; the calendar lies in the middle of it.
+    world = World(seed=seed, epoch=calendar.start - timedelta(days=180))
+    hours = hours_between(calendar.start, calendar.end)
+    done = Seeded(calendar)
+    say("landing visits")
+    landed = land_visits(settings.landing, world, hours, total=visits, irregularities=EVERYDAY, progress=progress)
+    done.visits = sum(hour.visits for hour in landed)
+    land_devices(settings.landing, world, calendar.end)
+    say("feeding the database")
+    with _left_out(done, "postgres"), closing(PostgresDatabase().open()) as connection:
+        fed = feed_database(connection, world, calendar.start, calendar.end)
+        done.user_changes, done.legacy_visits = fed.user_changes, fed.legacy_states
+    say("feeding the broker")
+    with _left_out(done, "kafka"):
+        # The live stream goes on where the landed files end, at a tenth of their volume.
+        live = hours_between(calendar.end, calendar.end + timedelta(hours=6))
+        messages = visit_messages(world, live, total=max(visits // 10, 1), irregularities=EVERYDAY)
+        done.messages = _feed_once(KafkaBroker(), messages)
+    calendar.save(settings)
+    return done
+
+
+def seed_access_log(settings: Settings, paths: Sequence[str], progress: Progress) -> tuple[Seeded, AccessLogReport]:
+    """Land a web server's log; the calendar becomes the hours that it covers. Landing it again changes nothing.
+
+    Visitors become keyed hashes; the key is a generated secret of this home. Raises `EmptyLog`.
+    """
+    key = Secrets.from_settings(settings).generate(LOG_KEY).encode()
+    report = land_access_log(settings.landing, [Path(p) for p in paths], key, progress)
+    if not report.per_day:
+        raise EmptyLog(paths)
+    calendar = Calendar(report.hours[0], report.hours[-1] + timedelta(hours=1))
+    calendar.save(settings)
+    land_devices(settings.landing, World(seed=0), calendar.start)
+    return Seeded(calendar, visits=report.visits), report
+
+
+@contextmanager
+def _left_out(seeded: Seeded, service: str) -> Iterator[None]:
+    """Note a service that does not answer, and go on without it."""
+    try:
+        yield
+    except ServiceUnavailable as error:
+        seeded.left_out[service] = str(error)
+
+
+def _feed_once(broker: KafkaBroker, messages: Iterable[VisitMessage]) -> int:
+    """Feed the topic unless it holds records: producing is not idempotent."""
+    broker.ensure_topics(TOPICS)
+    if _holds_records(broker):
+        return 0
+    return feed_topic(
+        Producer({**broker.client_config(), "enable.idempotence": True, "log_level": 0}), VISITS, messages
+    )
+
+
+def _holds_records(broker: KafkaBroker) -> bool:
+    consumer = Consumer({**broker.client_config(), "group.id": "seeding", "enable.auto.commit": False})
+    try:
+        partitions = consumer.list_topics(VISITS, timeout=10).topics[VISITS].partitions
+        return any(consumer.get_watermark_offsets(TopicPartition(VISITS, p), timeout=10)[1] > 0 for p in partitions)
+    finally:
+        consumer.close()

@@ -1,0 +1,53 @@
+"""The systems outside, as external assets: where lineage begins, and who owns it there."""
+
+import dagster as dg
+
+from de_assets.partitions import hourly
+
+LANDED_VISITS = dg.AssetKey(["sources", "landed_visits"])
+DEVICES_DROP = dg.AssetKey(["sources", "devices_drop"])
+VISITS_TOPIC = dg.AssetKey(["sources", "visits_topic"])
+USERS_TABLE = dg.AssetKey(["sources", "users_table"])
+LEGACY_VISITS_TABLE = dg.AssetKey(["sources", "legacy_visits_table"])
+ACCESS_LOG = dg.AssetKey(["sources", "access_log"])
+
+
+def _external(key: dg.AssetKey, description: str, owner: str, kind: str, **more: object) -> dg.AssetSpec:
+    return dg.AssetSpec(key, description=description, owners=[owner], kinds={kind}, group_name="sources", **more)  # type: ignore[arg-type]
+
+
+systems = [
+    _external(
+        ACCESS_LOG,
+        "Access logs of the blog's web server, Apache or nginx combined format. Landed by hour by `de run --log`.",
+        "team:web",
+        "file",
+    ),
+    _external(
+        LANDED_VISITS,
+        "Visits as JSON lines in `landing/visits/date=…/hour=…`, complete when the folder holds `_SUCCESS`.",
+        "team:web",
+        "json",
+        partitions_def=hourly,
+        deps=[ACCESS_LOG],
+    ),
+    _external(
+        DEVICES_DROP,
+        "The provider's complete dump of devices in `landing/devices`, complete when the folder holds `_SUCCESS`.",
+        "team:reference-data",
+        "json",
+    ),
+    _external(
+        VISITS_TOPIC,
+        "The topic `visits`: live page views, keyed by visit, append time set by the broker.",
+        "team:web",
+        "kafka",
+    ),
+    _external(
+        USERS_TABLE,
+        "The table `users` of the accounts database, with its history kept by a trigger.",
+        "team:accounts",
+        "postgres",
+    ),
+    _external(LEGACY_VISITS_TABLE, "The table `legacy_visits` of the previous system.", "team:legacy", "postgres"),
+]

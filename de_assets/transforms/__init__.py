@@ -1,0 +1,1 @@
+"""Pure functions `DataFrame -> DataFrame`, one module per pattern. No orchestration, no storage, no counting."""

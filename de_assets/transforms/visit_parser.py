@@ -1,0 +1,91 @@
+"""Visits from JSON text: every column, or the reason why not.
+
+Nothing is dropped and nothing raises: a row that cannot be understood gets `error` (and `error_field`), a row that can has
+null there. Values that are present but unusable are errors too and not nulls that look like data.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from de_assets.contracts.visits import VisitColumns
+from de_resources.contract import Contract
+
+REQUIRED = ("visit_id", "event_time", "user_id", "page")
+ERROR, ERROR_FIELD, ERROR_LINE, ERROR_FILE = "error", "error_field", "error_line", "error_file"
+
+# Times stay text here: the JSON reader turns an unreadable time into a null that looks like a missing one.
+_JSON = (
+    "visit_id STRING, event_time STRING, user_id STRING, keep_private BOOLEAN, page STRING, "
+    "context STRUCT<referral: STRING, ad_id: STRING, user: STRUCT<ip: STRING, login: STRING, connected_since: STRING>, "
+    "technical: STRUCT<browser: STRING, browser_version: STRING, network_type: STRING, device_type: STRING, "
+    "device_version: STRING, is_bot: BOOLEAN>>, "
+    "rejected STRUCT<raw: STRING, reason: STRING, line: BIGINT, file: STRING>, _corrupt STRING"
+)
+_NESTED = {
+    "referral": "context.referral",
+    "ad_id": "context.ad_id",
+    "ip": "context.user.ip",
+    "login": "context.user.login",
+    "connected_since": "context.user.connected_since",
+    "browser": "context.technical.browser",
+    "browser_version": "context.technical.browser_version",
+    "network_type": "context.technical.network_type",
+    "device_type": "context.technical.device_type",
+    "device_version": "context.technical.device_version",
+    "is_bot": "context.technical.is_bot",
+}
+_TIMES = ("event_time", "connected_since")
+
+
+def parse_visits(records: DataFrame, payload: str) -> DataFrame:
+    """Add the visit's columns and the error columns to records with a binary or text column `payload`.
+
+    Adds every column of `VisitColumns`, `raw` (the payload as text, broken bytes replaced), `error` (null: understood),
+    `error_field`, and `error_line`/`error_file` where an earlier reader had already rejected the line and said so.
+    """
+    text = F.col(payload).cast("string")
+    prepared = records.withColumn("raw", F.make_valid_utf8(text))
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
+    parsed = prepared.withColumn("_json", F.from_json(F.col("raw"), _JSON, options))
+    error, field = _error(F.is_valid_utf8(text))
+    return parsed.select(
+        *(F.col(c) for c in records.columns if c != "raw"),
+        *(_value(c).alias(c) for c in Contract.of(VisitColumns).column_names),
+        F.coalesce(F.col("_json.rejected.raw"), F.col("raw")).alias("raw"),
+        error.alias(ERROR),
+        field.alias(ERROR_FIELD),
+        F.col("_json.rejected.line").alias(ERROR_LINE),
+        F.col("_json.rejected.file").alias(ERROR_FILE),
+    )
+
+
+def _source(column: str) -> Column:
+    return F.col(f"_json.{_NESTED.get(column, column)}")
+
+
+def _value(column: str) -> Column:
+    source = _source(column)
+    return source.try_cast("timestamp") if column in _TIMES else source
+
+
+def _error(valid_utf8: Column) -> tuple[Column, Column]:
+    """The first thing that is wrong, and the field to blame, if any."""
+    broken = (
+        (~valid_utf8, F.lit("the bytes are not UTF-8"), F.lit(None)),
+        (F.col("_json.rejected").isNotNull(), F.col("_json.rejected.reason"), F.lit(None)),
+        (
+            F.col("_json").isNull() | F.col("_json._corrupt").isNotNull(),
+            F.lit("not a JSON object of the expected form"),
+            F.lit(None),
+        ),
+        *((F.coalesce(F.trim(_source(c)), F.lit("")) == "", F.lit(f"{c} is missing"), F.lit(c)) for c in REQUIRED),
+        *((_source(c).isNotNull() & _value(c).isNull(), F.lit(f"{c} is no timestamp"), F.lit(c)) for c in _TIMES),
+    )
+    nothing = F.lit(None).cast("string")
+    error, field = nothing, nothing
+    for condition, reason, blamed in reversed(broken):
+        error = F.when(condition, reason).otherwise(error)
+        field = F.when(condition, blamed.cast("string")).otherwise(field)
+    return error, field

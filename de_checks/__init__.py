@@ -1,0 +1,1 @@
+"""Whether data is right: factories of asset checks. Knows no blog."""

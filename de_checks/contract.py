@@ -1,0 +1,150 @@
+"""Does every row keep the dataset's contract? Answered from what the write counted, without reading the data again.
+
+Patterns *Constraints Enforcer* (all rules of a batch are judged together and reported at once) and *Online Observer*
+(the figures are those that the write observed).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+from pyspark.sql import DataFrame
+
+from de_checks.evidence import Evidence, evidence
+from de_checks.patterns import carries
+from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
+from de_checks.subject import Subject, spec_of
+from de_checks.violations import Count, Example, count_by_key, examples_by_key
+from de_resources.contract import Contract, Rule
+from de_resources.delta.metadata import VERSION, markdown_table
+from de_resources.delta.slices import Slice, make_slice
+from de_resources.errors import PermanentError
+from de_resources.lake import Lake
+
+EXAMPLES = 3
+
+
+class NoContract(PermanentError):
+    """A contract check on an asset that names no contract."""
+
+    def __init__(self, asset: dg.AssetKey) -> None:
+        self.asset = asset
+        super().__init__(
+            f"The asset `{asset.to_user_string()}` names no contract to check. "
+            'Add `metadata={"contract": "package.module:Model"}` to it.'
+        )
+
+
+def contract_check(
+    asset: Subject, *, name: str = "rows_meet_contract", blocking: bool = True
+) -> dg.AssetChecksDefinition:
+    """A check, per partition key, that no row breaks a rule of the asset's contract.
+
+    `asset` names its contract (`metadata["contract"]`) and, where partitioned, the column of its partitions
+    (`metadata["partition_expr"]`). Needs the resource `lake`.
+
+    Costs nothing on the good path: when all counters of the write are zero, every key passes and the engine is not
+    touched. The engine reads the judged slice in these cases only:
+
+    - a write of several keys counted violations: one grouped query finds out whose they are, so that a bad day does not
+      hold back the good ones;
+    - the write left no counters (a retry of a write that had committed already), or did not replace its slice (`merge`,
+      `append`) and counted violations or followed a state that was not judged good: one grouped query counts;
+    - a key fails: one query, limited per key and to ten keys, fetches examples to show. Personal values are masked.
+
+    Metadata of a verdict: `rows`, `evidence`, and for a failure `violations` ({rule: rows}) and `examples`.
+    Raises `NoContract` at definition.
+    """
+    definition = spec_of(asset)
+    if not definition.metadata.get("contract"):
+        raise NoContract(definition.key)
+    contract = Contract.load(definition.metadata["contract"])
+    spec = spec_for(
+        asset,
+        name,
+        description=_describe(contract),
+        blocking=blocking,
+        metadata=carries("constraints_enforcer", "online_observer"),
+    )
+
+    @dg.multi_asset_check(name=spec.get_python_identifier(), specs=[spec], can_subset=True)
+    def rows_meet_contract(
+        context: dg.AssetCheckExecutionContext, lake: Lake
+    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
+        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
+            known = {
+                k: evidence(context.instance, definition, contract, spec.key, k, m) for k, m in materialized.items()
+            }
+            return _verdicts(_Rows(lake, definition, contract, materialized), known)
+
+        yield from evaluate(context, spec, judge)
+
+    return rows_meet_contract
+
+
+class _Rows:
+    """The rows behind materialisations, read only when asked."""
+
+    def __init__(
+        self, lake: Lake, asset: dg.AssetSpec, contract: Contract, materialized: Mapping[Key, Materialized]
+    ) -> None:
+        self.lake, self.asset, self.contract, self.materialized = lake, asset, contract, materialized
+
+    def count(self, keys: Sequence[Key]) -> dict[Key, Count]:
+        return count_by_key(self._frame(keys), self._slice(keys), self.contract)
+
+    def examples(self, broken: Mapping[Key, Sequence[Rule]]) -> dict[Key, str]:
+        """A Markdown table per key, with personal values masked."""
+        keys = list(broken)
+        found = examples_by_key(self._frame(keys), self._slice(keys), self.contract, broken, EXAMPLES)
+        return {key: _table(rows, self.contract) for key, rows in found.items() if rows}
+
+    def _frame(self, keys: Sequence[Key]) -> DataFrame:
+        table = self.lake.table(self.asset.key, self.asset.metadata)
+        versions = [self.materialized[key].metadata.get(VERSION) for key in keys]
+        # No write touches another key's rows: at the newest of the versions, every key is as its own write left it.
+        version = None if None in versions else max(v for v in versions if v is not None)
+        return table.read(self.lake.spark.spark_session, version)
+
+    def _slice(self, keys: Sequence[Key]) -> Slice | None:
+        if self.asset.partitions_def is None:
+            return None
+        chosen = [key for key in keys if key is not None]
+        return make_slice(chosen, self.asset.partitions_def, self.asset.metadata["partition_expr"])
+
+
+def _verdicts(rows: _Rows, known: Mapping[Key, Evidence]) -> dict[Key, Verdict]:
+    unknown = [key for key, e in known.items() if e.count is None]
+    scanned = rows.count(unknown) if unknown else {}
+    counts = {key: e.count or scanned[key] for key, e in known.items()}
+    rules = rows.contract.rules
+    broken = {k: [r for r in rules if c.violations.get(r.name)] for k, c in counts.items() if c.total}
+    examples = rows.examples(broken) if broken else {}
+    return {key: _verdict(rows.contract, count, known[key], examples.get(key)) for key, count in counts.items()}
+
+
+def _verdict(contract: Contract, count: Count, known: Evidence, examples: str | None) -> Verdict:
+    rows = "the" if count.rows is None else f"{count.rows:,}"
+    figures: dict[str, Any] = {"evidence": known.source} | ({} if count.rows is None else {"rows": count.rows})
+    if not count.total:
+        return Verdict(True, f"All {rows} rows keep the {len(contract.rules)} rules.", figures)
+    violations = {rule: n for rule, n in count.violations.items() if n}
+    figures["violations"] = dg.MetadataValue.json(violations)
+    if examples:
+        figures["examples"] = dg.MetadataValue.md(examples)
+    listed = ", ".join(f"{rule}: {n:,}" for rule, n in sorted(violations.items(), key=lambda item: -item[1]))
+    return Verdict(False, f"Of {rows} rows some break {len(violations)} rule(s) ({listed}).", figures)
+
+
+def _table(examples: Sequence[Example], contract: Contract) -> str:
+    """The examples as Markdown, with the rules that each of them breaks in front, uncut."""
+    head, line, *rows = markdown_table(list(examples[0].row), [e.row for e in examples], contract).splitlines()
+    broken = [", ".join(e.rules) for e in examples]
+    return "\n".join(
+        [f"| broken rules {head}", f"|---{line}", *(f"| {b} {r}" for b, r in zip(broken, rows, strict=True))]
+    )
+
+
+def _describe(contract: Contract) -> str:
+    rules = "\n".join(f"- `{r.name}`: `{r.predicate}`" for r in contract.rules)
+    return f"Every row keeps the contract `{contract.name}`:\n\n{rules}"

@@ -1,0 +1,199 @@
+"""Checks that judge every partition key of a run by itself, in single runs and in range runs alike.
+
+Dagster stores the result of a check in a range run (`BackfillPolicy.single_run`) once, without a partition: automation
+would then never release the keys downstream. `evaluate` therefore records one evaluation per key, aimed at the very
+materialisation that was judged. A bad day in the middle of thirty is held back, the other days go on.
+
+Dagster has no public names for this yet. This is the only module that uses its private ones; `tests/graph` holds a
+contract test for each, and a public API would be put in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationTargetMaterializationData as Target,
+)
+from dagster._core.event_api import PartitionKeyFilter
+from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
+
+from de_checks.subject import Subject, spec_of
+from de_resources.errors import PermanentError
+
+Key = str | None
+"""A partition key, or None for the one state of an asset without partitions."""
+
+_PAGE = 500
+
+
+class NoPartitionChosen(PermanentError):
+    """A check of a partitioned asset in a run that names no partition."""
+
+    def __init__(self, check: dg.AssetCheckKey) -> None:
+        self.check = check
+        super().__init__(
+            f"The check `{check.to_user_string()}` judges partitions, and this run names none. "
+            "Launch it for a partition, or for a range of partitions."
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The judgement of one key: `description` is one sentence for people, `metadata` the figures behind it."""
+
+    passed: bool
+    description: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+
+
+@dataclass(frozen=True)
+class Materialized:
+    """The materialisation that is judged, with the plain values of its metadata."""
+
+    storage_id: int
+    run_id: str
+    timestamp: float
+    metadata: Mapping[str, Any]
+
+    @property
+    def rows(self) -> int | None:
+        """Live rows of the key as the write recorded them; None where it could not tell."""
+        names = ("dagster/partition_row_count", "dagster/row_count")
+        return next((int(self.metadata[n]) for n in names if n in self.metadata), None)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An earlier evaluation of the same check: which materialisation it judged, how, and on which figures."""
+
+    storage_id: int | None
+    passed: bool
+    metadata: Mapping[str, Any]
+
+
+Judge = Callable[[Mapping[Key, Materialized]], Mapping[Key, Verdict]]
+
+
+def spec_for(
+    asset: Subject, name: str, *, description: str, blocking: bool, metadata: Mapping[str, Any]
+) -> dg.AssetCheckSpec:
+    """The spec of a check with the partitions of its asset."""
+    subject = spec_of(asset)
+    return dg.AssetCheckSpec(
+        name,
+        asset=subject.key,
+        description=description,
+        blocking=blocking,
+        partitions_def=subject.partitions_def,
+        metadata=metadata,
+    )
+
+
+def evaluate(
+    context: dg.AssetCheckExecutionContext, spec: dg.AssetCheckSpec, judge: Judge
+) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
+    """Judge the newest materialisation of each of the run's keys and record one evaluation per key.
+
+    `judge` is called once for all materialised keys and answers for each of them; a key that was never materialised
+    fails. Where one evaluation of a blocking check fails, Dagster fails the step after all of them are recorded.
+    A rerun judges and records anew. Raises `NoPartitionChosen`.
+    """
+    keys = _keys(context, spec)
+    materialized = latest_materializations(context.instance, spec.asset_key, keys)
+    verdicts = judge(materialized)
+    for key in keys:
+        yield _evaluation(spec, key, verdicts.get(key, _NEVER_MATERIALIZED), materialized.get(key))
+    # Without an output Dagster would warn that downstream steps go on ungated.
+    yield dg.Output(None, spec.get_python_identifier())
+
+
+def latest_materializations(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, keys: Sequence[Key]
+) -> dict[Key, Materialized]:
+    """The newest materialisation of each key that has one, in the order of `keys`."""
+    found: dict[Key, Materialized] = {}
+    partitions = [k for k in keys if k is not None]
+    wanted = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=partitions or None)
+    cursor, more = None, True
+    while more and len(found) < len(keys):
+        page = instance.fetch_materializations(wanted, limit=_PAGE if partitions else 1, cursor=cursor)
+        for record in page.records:
+            found.setdefault(record.partition_key, _materialized(record))
+        cursor, more = page.cursor, page.has_more and bool(partitions)
+    return {key: found[key] for key in keys if key in found}
+
+
+def preceding_materialization(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, key: Key, current: Materialized
+) -> Materialized | None:
+    """The key's materialisation before `current`."""
+    wanted = dg.AssetRecordsFilter(
+        asset_key=asset,
+        asset_partitions=None if key is None else [key],
+        before_storage_id=current.storage_id,
+    )
+    records = instance.fetch_materializations(wanted, limit=1).records
+    return _materialized(records[0]) if records else None
+
+
+def judged_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey, key: Key, *, limit: int = 25) -> list[Judged]:
+    """The newest verdicts on a key, newest first, at most one (the newest) per materialisation."""
+    records = instance.event_log_storage.get_asset_check_execution_history(
+        check,
+        limit=limit,
+        status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
+        partition_filter=PartitionKeyFilter(key=key),
+    )
+    newest: dict[int | None, Judged] = {}
+    for evaluation in (record.evaluation for record in records):
+        if evaluation is not None:
+            target = evaluation.target_materialization_data
+            storage_id = target.storage_id if target else None
+            newest.setdefault(storage_id, Judged(storage_id, evaluation.passed, _plain(evaluation.metadata)))
+    return list(newest.values())
+
+
+_NEVER_MATERIALIZED = Verdict(False, "Never materialised: there is nothing to judge. Materialise it, then check it.")
+
+
+def _keys(context: dg.AssetCheckExecutionContext, spec: dg.AssetCheckSpec) -> list[Key]:
+    if spec.partitions_def is None:
+        return [None]
+    if not (context.has_partition_key or context.has_partition_key_range):
+        raise NoPartitionChosen(spec.key)
+    return [str(key) for key in context.partition_keys]
+
+
+def _evaluation(
+    spec: dg.AssetCheckSpec, key: Key, verdict: Verdict, judged: Materialized | None
+) -> dg.AssetCheckEvaluation:
+    return dg.AssetCheckEvaluation(
+        asset_key=spec.asset_key,
+        check_name=spec.name,
+        partition=key,
+        passed=verdict.passed,
+        severity=verdict.severity,
+        description=verdict.description,
+        metadata=verdict.metadata,
+        blocking=spec.blocking,
+        # Automation releases a key only by a verdict on its newest materialisation.
+        target_materialization_data=Target(
+            storage_id=judged.storage_id, run_id=judged.run_id, timestamp=judged.timestamp
+        )
+        if judged
+        else None,
+    )
+
+
+def _materialized(record: dg.EventLogRecord) -> Materialized:
+    event = record.asset_materialization
+    return Materialized(record.storage_id, record.run_id, record.timestamp, _plain(event.metadata if event else {}))
+
+
+def _plain(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, Any]:
+    return {name: value.value for name, value in metadata.items()}

@@ -1,0 +1,139 @@
+"""Is there about as much data as last time? Pattern *Skew Detector*, window to window; guard of the *Full Loader*.
+
+Rows come from the metadata of materialisations: no engine, no table is touched.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from de_checks.baselines import NoSeason, Season, earlier_keys, time_dimension
+from de_checks.patterns import carries
+from de_checks.per_key import Key, Materialized, Verdict, evaluate, judged_before, spec_for
+from de_checks.subject import Subject, spec_of
+
+ACCEPT_TAG = "de/volume_accepted"
+"""Run tag with the reason for which a person accepts a volume outside the tolerance."""
+
+ROWS = "rows"
+
+
+def volume_check(
+    asset: Subject,
+    *,
+    tolerance: tuple[float, float] = (0.5, 2.0),
+    against: Season = "last",
+    min_rows: int = 1,
+    blocking: bool = False,
+    name: str = "volume_is_stable",
+) -> dg.AssetChecksDefinition:
+    """A check, per partition key, that the number of rows stays within a ratio of what it was.
+
+    `tolerance` is the lowest and highest accepted ratio of rows to the baseline's rows: (0.5, 2.0) fails at less than
+    half and at more than double. Fewer than `min_rows` rows fail without any baseline: an empty dump is not data.
+
+    The baseline is the nearest earlier partition (`against="last"`), or the same weekday and hour of the four weeks
+    before (`"same_weekday"`), whose own newest verdict by this check is good. A bad day is thus never the measure of
+    the good day after it. Assets without time partitions are compared with the same key's last good materialisation:
+    a full load with the last good load. The first key without a baseline passes and says so.
+
+    When the level did change for good, a person says so once: re-execute the check with the run tag
+    `de/volume_accepted` and the reason as its value. The verdict records the reason, and the new level is the baseline.
+
+    A rerun compares with the same baseline, never with the judged materialisation itself. Metadata of a verdict:
+    `rows`, and where compared `baseline_rows`, `baseline` (its partition) and `ratio`. Raises `NoSeason`, and
+    `ValueError` for a tolerance that excludes an unchanged volume, at definition.
+    """
+    subject = spec_of(asset)
+    if against == "same_weekday" and time_dimension(subject.partitions_def) is None:
+        raise NoSeason(subject.key)
+    low, high = tolerance
+    if not 0 <= low <= 1 <= high:
+        raise ValueError(f"The tolerance {tolerance} must include the ratio 1, an unchanged volume.")
+    spec = spec_for(
+        asset,
+        name,
+        description=f"Rows are at least {min_rows:,} and between {low:g}x and {high:g}x the last good "
+        + ("same weekday." if against == "same_weekday" else "volume."),
+        blocking=blocking,
+        metadata=carries("skew_detector"),
+    )
+
+    @dg.multi_asset_check(name=spec.get_python_identifier(), specs=[spec], can_subset=True)
+    def volume_is_stable(
+        context: dg.AssetCheckExecutionContext,
+    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
+        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
+            verdicts: dict[Key, Verdict] = {}
+            for key, current in materialized.items():
+                baseline = _baseline(context.instance, spec, key, current, against, verdicts)
+                verdict = compare(current.rows, baseline, tolerance, min_rows)
+                verdicts[key] = _accepted(verdict, context.run.tags.get(ACCEPT_TAG))
+            return verdicts
+
+        yield from evaluate(context, spec, judge)
+
+    return volume_is_stable
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A good earlier volume, and the partition, or load, that had it."""
+
+    rows: int
+    label: str
+
+
+def _baseline(
+    instance: dg.DagsterInstance,
+    spec: dg.AssetCheckSpec,
+    key: Key,
+    current: Materialized,
+    season: Season,
+    fresh: Mapping[Key, Verdict],
+) -> Baseline | None:
+    """The nearest good state; `fresh` are this run's verdicts, which are newer than any recorded one."""
+    if key is None or spec.partitions_def is None or time_dimension(spec.partitions_def) is None:
+        others = (j for j in judged_before(instance, spec.key, key) if j.storage_id != current.storage_id)
+        return next((Baseline(j.metadata[ROWS], "the last good load") for j in others if j.passed), None)
+    for earlier in earlier_keys(spec.partitions_def, key, season):
+        latest: Any = fresh.get(earlier) or next(iter(judged_before(instance, spec.key, earlier, limit=1)), None)
+        if latest is not None and latest.passed:
+            return Baseline(latest.metadata[ROWS], earlier)
+    return None
+
+
+def compare(rows: int | None, baseline: Baseline | None, tolerance: tuple[float, float], min_rows: int) -> Verdict:
+    """The verdict on a number of rows. `tolerance` bounds, both included, the ratio to the baseline."""
+    if rows is None:
+        return Verdict(
+            False,
+            "The materialisation does not carry its number of rows, so its volume is not known. Materialise the key by "
+            "itself, or partition the table by the column of the asset's partitions.",
+            severity=dg.AssetCheckSeverity.WARN,
+        )
+    if rows < min_rows:
+        return Verdict(False, f"{rows:,} rows, expected at least {min_rows:,}.", {ROWS: rows})
+    if baseline is None or baseline.rows == 0:
+        return Verdict(True, f"{rows:,} rows; there is no good earlier volume to compare with.", {ROWS: rows})
+    ratio = rows / baseline.rows
+    low, high = tolerance
+    figures = {ROWS: rows, "baseline_rows": baseline.rows, "baseline": baseline.label, "ratio": round(ratio, 4)}
+    change = f"{rows:,} rows, {ratio:.2f}x the {baseline.rows:,} of {baseline.label}"
+    if low <= ratio <= high:
+        return Verdict(True, f"{change}.", figures)
+    return Verdict(
+        False, f"{change}: {'less' if ratio < low else 'more'} than the accepted {low:g}x-{high:g}x.", figures
+    )
+
+
+def _accepted(verdict: Verdict, reason: str | None) -> Verdict:
+    if verdict.passed or not reason or ROWS not in verdict.metadata:
+        return verdict
+    return Verdict(
+        True,
+        f"Accepted by a person: {reason}. Without that: {verdict.description}",
+        {**verdict.metadata, "accepted": reason},
+    )

@@ -1,0 +1,267 @@
+"""The Delta IO manager for PySpark frames, on `dagster_delta`'s configuration surface.
+
+    resources={"io_manager": SparkDeltaIOManager(root_uri="/lake", storage_options=LocalConfig(), spark=SparkEngine())}
+
+Pattern *Data Overwrite* by default, *Merger* with `mode="merge"`. An asset is configured by its definition metadata:
+
+| key                | meaning                                                                                       |
+|--------------------|-----------------------------------------------------------------------------------------------|
+| `partition_expr`   | column (or `{dimension: column}`) that carries the Dagster partition                          |
+| `partitioned_by`   | physical partition columns; default: the contract's, else the columns of `partition_expr`;     |
+|                    | an empty list: none                                                                           |
+| `contract`         | import path `package.module:Model` of the pandera model                                       |
+| `mode`             | `overwrite`, `append`, `merge`, `error`, `ignore`, `create_or_replace`                        |
+| `schema_mode`      | `merge`: may gain columns; `overwrite`: replaces the schema (whole tables only)               |
+| `merge_keys`, `merge_predicate`, `merge_order`, `merge_deleted`, `merge_vanished` | see `merge_rule`               |
+| `root_name`, `schema` | another table name or layer than the asset key's                                           |
+| `columns`          | on an input: read only these                                                                  |
+| `if_missing`       | on an input: `"empty"` reads a table that does not exist yet as empty                         |
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, TypeVar, cast
+from uuid import uuid4
+
+import dagster as dg
+from dagster import InputContext, OutputContext
+from dagster._core.storage.db_io_manager import DbTypeHandler, TableSlice
+from dagster_delta import BaseDeltaLakeIOManager, WriteMode
+from dagster_delta._db_io_manager import CustomDbIOManager
+from dagster_delta.io_manager.base import DeltaLakeDbClient, SchemaMode, TableConnection
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from de_resources.contract import Contract
+from de_resources.delta import merge as merging
+from de_resources.delta import overwrite as overwriting
+from de_resources.delta import stream as streaming
+from de_resources.delta.crash_points import reach
+from de_resources.delta.frames import conform
+from de_resources.delta.literals import identifier
+from de_resources.delta.lock import commit_lock
+from de_resources.delta.merge_rule import merge_rule
+from de_resources.delta.metadata import record
+from de_resources.delta.slices import Slice, make_slice
+from de_resources.delta.table import Stamp, Table, TableMissing, Written
+from de_resources.errors import PermanentError
+from de_resources.spark import SparkEngine
+from de_resources.storage import spark_options
+
+Choice = TypeVar("Choice", bound=Enum)
+
+
+class SparkDeltaIOManager(BaseDeltaLakeIOManager):
+    """Writes PySpark frames to Delta tables slice by slice, and reads them back the same way.
+
+    A rerun of a partition leaves the same rows. A run never reads or writes beyond its partitions, in any mode.
+    """
+
+    spark: dg.ResourceDependency[SparkEngine]
+
+    @staticmethod
+    def type_handlers() -> Sequence[DbTypeHandler[Any]]:
+        """None are fixed: the PySpark handler needs the engine, so `create_io_manager` makes it."""
+        return []
+
+    def create_io_manager(self, context: dg.InitResourceContext) -> CustomDbIOManager:  # noqa: ARG002
+        """The manager for one run."""
+        return DeltaTables(
+            db_client=DeltaLakeDbClient(),
+            database="",
+            schema=self.schema_,
+            type_handlers=[PySparkTypeHandler(self)],
+            default_load_type=DataFrame,
+            io_manager_name="SparkDeltaIOManager",
+        )
+
+
+class DeltaTables(CustomDbIOManager):
+    """Resolves asset keys to tables; the slices themselves are typed and made by `slice_of`."""
+
+    def handle_output(self, context: OutputContext, obj: object) -> None:
+        """Write the frame and record what the write did."""
+        if obj is None:
+            raise PermanentError(
+                f"`{context.asset_key.to_user_string()}` returned None where a DataFrame was declared. Return the "
+                "frame, or annotate the asset with `-> None` when it stores its data itself."
+            )
+        self._check_supported_type(type(obj))
+        table_slice = self._get_table_slice(context, context)
+        with self._db_client.connect(context, table_slice) as connection:
+            self._resolve_handler(type(obj)).handle_output(context, table_slice, obj, connection)
+
+    def _get_table_slice(self, context: OutputContext | InputContext, output_context: OutputContext) -> TableSlice:
+        metadata = output_context.definition_metadata or {}
+        path = context.asset_key.path
+        layer = metadata.get("schema") or self._schema or (path[-2] if len(path) > 1 else "public")
+        name = metadata.get("root_name") or path[-1]
+        for what, part in (("layer", layer), ("dataset", name)):
+            identifier(part, what=what)  # both become folders: nothing that climbs out of the lake's root
+        columns = (context.definition_metadata or {}).get("columns")
+        return TableSlice(table=name, schema=layer, database=self._database, columns=columns)
+
+
+class PySparkTypeHandler(DbTypeHandler[DataFrame]):
+    """Writes and reads `pyspark.sql.DataFrame`, the base of classic and Connect frames."""
+
+    def __init__(self, config: SparkDeltaIOManager) -> None:
+        self._config = config
+
+    @property
+    def supported_types(self) -> Sequence[type[object]]:
+        """PySpark frames only."""
+        return [DataFrame]
+
+    def handle_output(
+        self, context: OutputContext, table_slice: TableSlice, obj: DataFrame, connection: TableConnection
+    ) -> None:
+        """Conform, guard, write, confirm, record."""
+        metadata = context.definition_metadata or {}
+        table = self._table(metadata, table_slice, connection)
+        slice_ = slice_of(context, metadata)
+        stamp = stamp_of(context, table, slice_)
+        try:
+            # A merge compares before it writes: nobody else may write in between, not even through the same engine.
+            shared = self._config.spark.shared and self._modes(metadata)[0] != WriteMode.merge
+            with commit_lock(table.uri, table=table.name, shared=shared):
+                written = self._write(obj, table, slice_, stamp, metadata)
+        except SparkConnectGrpcException as error:
+            raise self._lost(error) from error
+        record(context, table, slice_, written, obj, self._config.spark.label)
+        reach("recorded", table.name)
+
+    def load_input(self, context: InputContext, table_slice: TableSlice, connection: TableConnection) -> DataFrame:
+        """The slice of the upstream table that the partition mapping names, lazily."""
+        upstream = cast("OutputContext", context.upstream_output)
+        metadata = upstream.definition_metadata or {}
+        table = self._table(metadata, table_slice, connection)
+        try:
+            frame = self._read(context, table)
+            slice_ = slice_of(context, metadata)
+            if slice_ is not None:
+                frame = frame.where(F.expr(slice_.predicate(frame.schema)))
+            columns = table_slice.columns or frame.columns
+            # The alias names the dataset in the plan, from which column lineage is read.
+            return frame.select(*(F.col(identifier(c)) for c in columns)).alias(table.name)
+        except SparkConnectGrpcException as error:
+            raise self._lost(error) from error
+
+    def _read(self, context: InputContext, table: Table) -> DataFrame:
+        session = self._config.spark.spark_session
+        optional = _reads_itself(context) or (context.definition_metadata or {}).get("if_missing") == "empty"
+        try:
+            return table.read(session)
+        except TableMissing:
+            if not optional or table.contract is None:
+                raise
+            return session.createDataFrame([], table.contract.struct_type())
+
+    def _write(
+        self, frame: DataFrame, table: Table, slice_: Slice | None, stamp: Stamp, metadata: Mapping[str, Any]
+    ) -> Written:
+        session = self._config.spark.spark_session
+        mode, schema_mode = self._modes(metadata)
+        evolve = schema_mode == SchemaMode.merge
+        replace_schema = schema_mode == SchemaMode.overwrite or mode == WriteMode.create_or_replace
+        if replace_schema and mode in (WriteMode.append, WriteMode.merge):
+            raise PermanentError(f"`{table.name}` has the mode `{mode.value}`, which cannot replace its schema.")
+        for declared in self._declared(table, replace_schema):
+            frame = conform(frame, table.name, declared, allow_new=evolve)
+        if frame.isStreaming:
+            return streaming.drain(session, table, frame, stamp)
+        log = table.log()
+        # A first write that failed leaves a blank table behind, and has to be possible again.
+        if log is not None and not log.is_blank:
+            if mode == WriteMode.error:
+                raise PermanentError(
+                    f"`{table.name}` exists and its mode is `error`. Choose another mode, or drop the table."
+                )
+            if mode == WriteMode.ignore:
+                return Written(log.version, None, None, None, 0.0, skipped="the table exists and its mode is `ignore`")
+        if mode == WriteMode.merge:
+            rule = merge_rule(metadata, table.contract, self._config.merge_config)
+            return merging.merge(session, table, frame, stamp, rule=rule, slice_=slice_, evolve=evolve)
+        if mode == WriteMode.append:
+            return overwriting.append(session, table, frame, stamp, slice_=slice_, evolve=evolve)
+        return overwriting.replace(
+            session, table, frame, stamp, slice_=slice_, evolve=evolve, replace_schema=replace_schema
+        )
+
+    def _modes(self, metadata: Mapping[str, Any]) -> tuple[WriteMode, SchemaMode | None]:
+        schema_mode = metadata.get("schema_mode") or self._config.schema_mode
+        return (
+            _choice(WriteMode, "mode", metadata.get("mode") or self._config.mode),
+            _choice(SchemaMode, "schema_mode", schema_mode) if schema_mode else None,
+        )
+
+    def _declared(self, table: Table, replace_schema: bool) -> Iterator[StructType]:
+        """What the frame has to look like: the contract, and the table as it is. The first write may lack both.
+
+        Delta alone would accept a frame without some of the table's columns and fill them with nulls.
+        """
+        if table.contract is not None:
+            yield table.contract.struct_type()
+        if not replace_schema and table.log() is not None:
+            yield table.read(self._config.spark.spark_session).schema
+
+    def _table(self, metadata: Mapping[str, Any], table_slice: TableSlice, connection: TableConnection) -> Table:
+        contract = Contract.load(metadata["contract"]) if metadata.get("contract") else None
+        layout = metadata.get("partitioned_by", contract.partitioned_by if contract else None)
+        expression = metadata.get("partition_expr")
+        if "partitioned_by" not in metadata and not layout and expression:
+            layout = [expression] if isinstance(expression, str) else list(expression.values())
+        return Table(
+            name=f"{table_slice.schema}.{table_slice.table}",
+            uri=connection.table_uri,
+            contract=contract,
+            partitioned_by=tuple(layout or ()),
+            properties=connection.table_config or {},
+            storage_options={k: v for k, v in connection.storage_options.items() if k != "provider"},
+            spark_options=spark_options(self._config.storage_options),
+        )
+
+    def _lost(self, error: SparkConnectGrpcException) -> Exception:
+        text = str(error)
+        gone = ("UNAVAILABLE", "RETRIES_EXCEEDED", "SESSION_NOT_FOUND", "INVALID_HANDLE", "failed to connect")
+        return self._config.spark.lost() if any(word in text for word in gone) else error
+
+
+def slice_of(context: OutputContext | InputContext, metadata: Mapping[str, Any]) -> Slice | None:
+    """The rows that the run may touch: None for an unpartitioned asset."""
+    if not context.has_asset_partitions:
+        return None
+    expression = metadata.get("partition_expr")
+    if expression is None:
+        raise PermanentError(
+            f"`{context.asset_key.to_user_string()}` has partitions but does not say which column carries them. "
+            'Add `metadata={"partition_expr": "<column>"}` to the asset.'
+        )
+    return make_slice(context.asset_partition_keys, context.asset_partitions_def, expression)
+
+
+def stamp_of(context: OutputContext, table: Table, slice_: Slice | None) -> Stamp:
+    """Who writes. Automatic retries of one run share their origin; a person's re-execution is a new write."""
+    run = context.step_context.dagster_run
+    retried = "dagster/retry_number" in run.tags and run.root_run_id
+    origin = run.root_run_id if retried and run.root_run_id else run.run_id
+    where = slice_.describe() if slice_ else "all"
+    attempt = f"{run.run_id}/{context.step_key}/{uuid4().hex}"
+    writer = context.asset_key.to_user_string()
+    return Stamp(table=table.name, writer=writer, slice=where, run=run.run_id, origin=origin, attempt=attempt)
+
+
+def _choice(choices: type[Choice], what: str, value: str) -> Choice:
+    try:
+        return choices(value)
+    except ValueError:
+        known = ", ".join(f"`{c.value}`" for c in choices)
+        raise PermanentError(f"`{what}` is {value!r}; it can be {known}.") from None
+
+
+def _reads_itself(context: InputContext) -> bool:
+    """Whether the input is the asset's own earlier partitions, which do not exist before the first run."""
+    assets = context.step_context.assets_def
+    return assets is not None and context.asset_key in assets.keys

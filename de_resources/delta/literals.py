@@ -1,0 +1,75 @@
+"""SQL text from typed values: the only way in which a value or a name reaches a predicate.
+
+`replaceWhere`, `MERGE` and Delta's DDL take text, so something must render it. A string literal keeps only letters,
+digits and a few harmless signs as they are; every other character becomes a Unicode escape. No quote, semicolon,
+backslash or newline of a partition key can therefore end a literal or start a statement.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from de_resources.errors import PermanentError
+
+_HARMLESS = re.compile(r"[A-Za-z0-9 _.,:+/@=-]")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+Scalar = str | bool | int | float | Decimal | date | datetime
+
+
+class UnsafeIdentifier(PermanentError):
+    """A table, column or folder name outside the allowed alphabet."""
+
+    def __init__(self, what: str, name: str) -> None:
+        self.what, self.name = what, name
+        super().__init__(
+            f"The {what} {name[:80]!r} is not usable: it must start with a letter or underscore, hold only letters, "
+            "digits and underscores, and have at most 128 characters. Rename it."
+        )
+
+
+def literal(value: Scalar) -> str:
+    """Render one value as a Spark SQL literal of its own type. Datetimes must be aware; they are rendered in UTC.
+
+    Raises `ValueError` for a naive datetime, a number that is not finite and text with a lone surrogate, `TypeError`
+    for any other type.
+    """
+    match value:
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return f"{value}"
+        case Decimal() | float():
+            if not math.isfinite(value):
+                raise ValueError(f"{value} has no literal form")
+            return f"{value}D" if isinstance(value, float) else f"{value}BD"
+        case datetime():
+            if value.tzinfo is None:
+                raise ValueError(f"the naive datetime {value} names no instant")
+            return f"TIMESTAMP '{value.astimezone(UTC).isoformat(sep=' ', timespec='microseconds')}'"
+        case date():
+            return f"DATE '{value.isoformat()}'"
+        case str():
+            value.encode()  # a lone surrogate has no UTF-8 form: the engine would turn it into another character
+            return "'" + "".join(c if _HARMLESS.fullmatch(c) else _escape(c) for c in value) + "'"
+    raise TypeError(f"no SQL literal for {type(value).__name__}")
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+
+
+def identifier(name: str, *, what: str = "column") -> str:
+    """Quote one name for SQL. Raises `UnsafeIdentifier` for a name outside the allowed alphabet."""
+    if not _IDENTIFIER.fullmatch(name):
+        raise UnsafeIdentifier(what, name)
+    return f"`{name}`"
+
+
+def quoted_path(uri: str) -> str:
+    """A table by its location, for SQL: ``delta.`…` ``. A back-tick in the location is doubled, as SQL wants it."""
+    return f"delta.`{uri.replace('`', '``')}`"

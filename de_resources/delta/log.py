@@ -1,0 +1,152 @@
+"""Reading Delta's transaction log without a JVM, through `deltalake`.
+
+Sensors, metadata and checks ask the log what was committed: which version, by whom, how many files, bytes and rows per
+partition value. None of it scans data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import PyFileSystem
+
+StorageOptions = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit of a table: its version, kind and counters as the writer reported them."""
+
+    version: int
+    operation: str
+    metrics: Mapping[str, str]
+    stamp: Mapping[str, Any]
+
+    def metric(self, *names: str) -> int:
+        """The first of the named counters that the commit has, or 0."""
+        return next((int(self.metrics[n]) for n in names if n in self.metrics), 0)
+
+
+@dataclass(frozen=True)
+class TableLog:
+    """A table's log as of one moment. Make a new one to see later commits."""
+
+    table: DeltaTable
+
+    @classmethod
+    def open(cls, uri: str, storage_options: StorageOptions | None = None) -> TableLog | None:
+        """The table's log, or None where there is no table."""
+        try:
+            return cls(DeltaTable(uri, storage_options=dict(storage_options or {})))
+        except TableNotFoundError:
+            return None
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self.table.version()
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the table was created and nothing was ever written to it, as a failed first write leaves it."""
+        return self.version == 0 and self.files().num_rows == 0
+
+    def commits(self, limit: int) -> list[Commit]:
+        """The newest commits, newest first."""
+        return [_commit(entry) for entry in self.table.history(limit)]
+
+    def find(self, limit: int = 100, **stamp: Any) -> Commit | None:
+        """The newest commit whose stamp has all these values, among the newest `limit`."""
+        # Each commit is one file to fetch, and a writer's own commit is nearly always among the last few.
+        for window in (4, limit):
+            for commit in self.commits(window):
+                if all(commit.stamp.get(k) == v for k, v in stamp.items()):
+                    return commit
+        return None
+
+    def transaction_version(self, application: str) -> int | None:
+        """The last transaction version that `application` committed, or None."""
+        found: int | None = self.table.transaction_version(application)
+        return found
+
+    def partition_columns(self) -> list[str]:
+        """The table's physical partition columns."""
+        columns: list[str] = self.table.metadata().partition_columns
+        return columns
+
+    def files(self) -> pa.Table:
+        """One row per live file: `path`, `size_bytes`, `num_records`, `partition.<column>`, statistics."""
+        return pa.table(self.table.get_add_actions(flatten=True))
+
+    def rows_by_partition(self) -> dict[tuple[Any, ...], int]:
+        """Live rows per combination of physical partition values, from the files' statistics. No scan.
+
+        Rows under a deletion vector are not live.
+        """
+        columns = self.partition_columns()
+        wanted = [f"partition.{c}" for c in columns]
+        counts: dict[tuple[Any, ...], int] = defaultdict(int)
+        live = self._live_rows()
+        for row in self.files().select(["path", *wanted, "num_records"]).to_pylist():
+            deleted = live.get(_file_name(row["path"]), []).count(False)
+            counts[tuple(row[c] for c in wanted)] += (row["num_records"] or 0) - deleted
+        return dict(counts)
+
+    def _live_rows(self) -> dict[str, list[bool]]:
+        """Which rows are live, by file name, for the files with a deletion vector; rows beyond the list are live."""
+        if "deletionVectors" not in (self.table.protocol().reader_features or []):
+            return {}
+        vectors = pa.table(self.table.deletion_vectors()).to_pylist()
+        return {_file_name(v["filepath"]): v["selection_vector"] for v in vectors}
+
+    def first_rows(self, columns: Sequence[str], limit: int) -> list[dict[str, Any]]:
+        """A few rows of the newest live file, without the engine. Partition columns come from the log.
+
+        The newest file is the one that the last write added, so a preview shows what was just written.
+        """
+        wanted = [f"partition.{c}" for c in self.partition_columns()]
+        files = self.files().select(["path", "modification_time", "num_records", *wanted]).to_pylist()
+        if not files:
+            return []
+        newest = max(files, key=lambda f: (f["modification_time"], f["num_records"] or 0))
+        partition = {c: newest[f"partition.{c}"] for c in self.partition_columns()}
+        live = self._live_rows().get(_file_name(newest["path"]), [])
+        filesystem = PyFileSystem(DeltaStorageHandler.from_table(self.table._table))
+        # The log URL-encodes a path once; the file's name on disk is the decoded form.
+        with filesystem.open_input_file(unquote(newest["path"])) as handle:
+            stored = pq.ParquetFile(handle)
+            names = [c for c in columns if c in stored.schema_arrow.names]
+            batch = next(stored.iter_batches(batch_size=len(live) + limit, columns=names), None)
+        stored_rows = batch.to_pylist() if batch is not None else []
+        rows = [row for i, row in enumerate(stored_rows) if i >= len(live) or live[i]][:limit]
+        return [{c: (partition[c] if c in partition else row.get(c)) for c in columns} for row in rows]
+
+
+def _file_name(path: str) -> str:
+    """Unique within a table, and the same in the log's relative paths and in absolute ones."""
+    return path.rsplit("/", 1)[-1]
+
+
+def _commit(entry: Mapping[str, Any]) -> Commit:
+    stamp: Any = {}
+    if entry.get("userMetadata"):
+        try:
+            stamp = json.loads(entry["userMetadata"])
+        except ValueError:
+            stamp = {}
+    return Commit(
+        version=int(entry["version"]),
+        operation=str(entry.get("operation", "")),
+        metrics={k: str(v) for k, v in (entry.get("operationMetrics") or {}).items()},
+        stamp=stamp if isinstance(stamp, dict) else {},
+    )

@@ -1,0 +1,266 @@
+"""Merger: insert, update and delete rows by key in one commit, inside one slice, and only where something changed.
+
+The source is compared with the target first (null-safely), so that a replay commits nothing, and so that Delta's MERGE
+receives explicit changes only. Rows that vanished from the source are found by the same comparison, which makes a
+`WHEN NOT MATCHED BY SOURCE` clause - the one that deletes other partitions when it is written carelessly - unnecessary.
+
+Source: pattern *Merger*; Delta's `MERGE INTO`. Null-safe comparison `<=>`: SQL:1999 `IS NOT DISTINCT FROM`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import Literal
+from uuid import uuid4
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from de_resources.delta import frames
+from de_resources.delta.crash_points import reach
+from de_resources.delta.literals import identifier, literal
+from de_resources.delta.slices import Slice
+from de_resources.delta.table import Stamp, Table, Written
+from de_resources.errors import PermanentError
+
+Vanished = Literal["keep", "delete"]
+_CHANGE, _COPIES = "__de_change", "__de_copies"
+_APPLIED = ("insert", "update", "soft_delete", "delete", "vanished")
+_NOT_IN_SOURCE = ("delete", "vanished")
+_STALE = "coalesce(s.{column} < t.{column}, s.{column} IS NULL AND t.{column} IS NOT NULL)"
+_SESSION_CONF = threading.Lock()
+
+
+@dataclass(frozen=True)
+class MergeRule:
+    """How rows of one key are reconciled.
+
+    `key`: immutable columns that identify a row. `order`: the column that says which of several changes is the last;
+    an older change never overwrites a newer row. `deleted`: boolean column that marks soft-deleted rows; without it a
+    delete removes the row. `vanished`: what happens to rows of the slice that the source no longer has.
+    `insert`/`update`: switch off one half of the upsert.
+    """
+
+    key: tuple[str, ...]
+    order: str | None = None
+    deleted: str | None = None
+    vanished: Vanished = "keep"
+    insert: bool = True
+    update: bool = True
+
+
+class UnmergeableRows(PermanentError):
+    """Rows that cannot be merged: a null key, or several last changes of one key that differ."""
+
+    def __init__(self, table: str, problem: str, examples: Sequence[str]) -> None:
+        self.table, self.problem, self.examples = table, problem, examples
+        super().__init__(f"Cannot merge into `{table}`: {problem}: {'; '.join(examples)}. Nothing was written.")
+
+
+def merge(
+    session: SparkSession,
+    table: Table,
+    frame: DataFrame,
+    stamp: Stamp,
+    *,
+    rule: MergeRule,
+    slice_: Slice | None,
+    evolve: bool = False,
+) -> Written:
+    """Bring the slice up to date with the frame, in one commit, or none where nothing changed.
+
+    Raises `UnmergeableRows` for null keys and unorderable ties, `RowsOutsideSlice` for rows that the run does not own.
+    A rerun finds nothing to change and commits nothing. `evolve` lets the table gain columns.
+    """
+    _require_columns(rule, frame.columns, table.name)
+    started = time.monotonic()
+    reach("before_write", table.name)
+    table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
+    observation = Observation(f"merge_{uuid4().hex}")
+    source = frames.counted(frames.guard(frame, slice_), table.contract, observation)
+    changes = _changes(source, _target(session, table, slice_, frame.schema), rule).persist()
+    try:
+        counts = _count(changes, table, frame, slice_)
+        _refuse(changes, counts, table, rule)
+        # The engine drops the branches of an empty source from its plan, and the observation with them.
+        empty = set(counts) <= set(_NOT_IN_SOURCE)
+        rows, violations = frames.nothing_observed(table.contract) if empty else frames.observed(observation)
+        counts.pop("same", None)
+        if not any(counts.get(kind) for kind in _APPLIED):
+            log = table.log()
+            version = log.version if log else 0
+            return Written(
+                version, None, rows, violations, time.monotonic() - started, skipped="nothing changed", changes=counts
+            )
+        reach("before_commit", table.name)
+        statement = _statement(table, changes, rule, slice_, evolve)
+        with _user_metadata(session, stamp.text()):
+            session.sql(statement, changes=changes.where(F.col(_CHANGE).isin(*_APPLIED)))
+    finally:
+        changes.unpersist()
+    reach("after_commit", table.name)
+    log = table.log()
+    commit = log.find(attempt=stamp.attempt) if log else None
+    if commit is None:
+        raise PermanentError(f"The merge into `{table.name}` reported success but its commit is not in the log.")
+    return Written(commit.version, commit, rows, violations, time.monotonic() - started, changes=counts)
+
+
+def _require_columns(rule: MergeRule, columns: Sequence[str], table: str) -> None:
+    if not rule.key:
+        raise PermanentError(f"`{table}` is merged but declares no key. Name it in the contract or in `merge_keys`.")
+    missing = [c for c in (*rule.key, rule.order, rule.deleted) if c is not None and c not in columns]
+    if missing:
+        raise PermanentError(
+            f"The merge into `{table}` needs {', '.join(missing)}, and the frame has {', '.join(columns)}. "
+            "Correct the key, `merge_order` or `merge_deleted`."
+        )
+
+
+def _target(session: SparkSession, table: Table, slice_: Slice | None, schema: StructType) -> DataFrame:
+    """The slice as it is. Columns that the table is about to gain are null in it."""
+    target = table.read(session)
+    if slice_ is not None:
+        target = target.where(F.expr(slice_.predicate(target.schema)))
+    gained = {f.name: F.lit(None).cast(f.dataType) for f in schema if f.name not in target.columns}
+    return target.withColumns(gained) if gained else target
+
+
+def _changes(source: DataFrame, target: DataFrame, rule: MergeRule) -> DataFrame:
+    """The source's last row per key, and vanished target rows, each with what has to happen to it.
+
+    Rows that are the same stay in: a plan whose result is empty loses its observation.
+    """
+    columns = source.columns
+    last = _last_per_key(source, rule)
+    mine, theirs = last.alias("s"), target.alias("t")
+    same_key = reduce(Column.__and__, (_c("s", k) == _c("t", k) for k in rule.key))
+    joined = mine.join(theirs, same_key, "left").select(
+        *(_c("s", c) for c in columns), _kind(columns, rule).alias(_CHANGE)
+    )
+    if rule.vanished == "keep":
+        return joined
+    # Rows that are soft-deleted already have vanished before.
+    alive = F.lit(True) if rule.deleted is None else ~F.coalesce(_c("t", rule.deleted), F.lit(False))
+    gone = theirs.where(alive).join(mine, same_key, "left_anti")
+    kept = [F.lit(True).alias(c) if c == rule.deleted else F.col(identifier(c)) for c in columns]
+    vanished = gone.select(*kept, F.lit("delete" if rule.deleted is None else "vanished").alias(_CHANGE))
+    return joined.unionByName(vanished)
+
+
+def _last_per_key(source: DataFrame, rule: MergeRule) -> DataFrame:
+    """Reduce several changes of one key to the last; exact repetitions are one. What still differs is a tie."""
+    keys = [F.col(identifier(k)) for k in rule.key]
+    last = source
+    if rule.order is not None:
+        newest_first = Window.partitionBy(*keys).orderBy(F.col(identifier(rule.order)).desc_nulls_last())
+        last = source.withColumn(_COPIES, F.rank().over(newest_first)).where(F.col(_COPIES) == 1)
+    last = last.drop(_COPIES).dropDuplicates(source.columns)
+    return last.withColumn(_COPIES, F.count(F.lit(1)).over(Window.partitionBy(*keys)))
+
+
+def _kind(columns: Sequence[str], rule: MergeRule) -> Column:
+    matched = _c("t", rule.key[0]).isNotNull()
+    null_key = reduce(Column.__or__, (_c("s", k).isNull() for k in rule.key))
+    same = reduce(
+        Column.__and__, (_c("s", c).eqNullSafe(_c("t", c)) for c in columns if c not in rule.key), F.lit(True)
+    )
+    deleted, was_deleted = (
+        F.lit(False) if rule.deleted is None else F.coalesce(_c(side, rule.deleted), F.lit(False)) for side in "st"
+    )
+    return (
+        F.when(null_key, "null_key")
+        .when(F.col(f"s.{_COPIES}") > 1, "tie")
+        .when(~matched & deleted, "arrived_deleted")
+        .when(~matched, "insert" if rule.insert else "ignored")
+        .when(same, "same")
+        .when(_stale(rule), "stale")
+        .when(~F.lit(rule.update), "ignored")
+        .when(deleted & ~was_deleted, "soft_delete")
+        .otherwise("update")
+    )
+
+
+def _stale(rule: MergeRule) -> Column:
+    """Whether the source's row is older than the target's. One without an order is older than one that has it."""
+    if rule.order is None:
+        return F.lit(False)
+    return F.expr(_STALE.format(column=identifier(rule.order)))
+
+
+def _c(alias: str, column: str) -> Column:
+    return F.col(f"{alias}.{identifier(column)}")
+
+
+def _count(changes: DataFrame, table: Table, frame: DataFrame, slice_: Slice | None) -> dict[str, int]:
+    """The one pass over source and target; the result stays cached for the MERGE."""
+    try:
+        return {row[_CHANGE]: row["count"] for row in changes.groupBy(_CHANGE).count().collect()}
+    except PySparkException as error:
+        if slice_ is None or not frames.outside_slice(error):
+            raise
+        hidden = table.contract.personal if table.contract else frozenset()
+        values = frames.offending(frame, slice_, hidden)
+        raise frames.RowsOutsideSlice(table.name, slice_.describe(), slice_.columns, values) from None
+
+
+def _refuse(changes: DataFrame, counts: Mapping[str, int], table: Table, rule: MergeRule) -> None:
+    problems = {
+        "null_key": f"{counts.get('null_key', 0)} row(s) have no {' and '.join(rule.key)}",
+        "tie": "several different rows share the key"
+        + (f" and the newest `{rule.order}`" if rule.order else "; declare an ordering column, or deduplicate"),
+    }
+    hidden = table.contract.personal if table.contract else frozenset()
+    for kind, problem in problems.items():
+        if counts.get(kind):
+            keys = (
+                changes.where(F.col(_CHANGE) == kind).select(*map(identifier, rule.key)).distinct().limit(5).collect()
+            )
+            shown = [
+                ", ".join(f"{k}={'•••' if k in hidden and v is not None else v}" for k, v in row.asDict().items())
+                for row in keys
+            ]
+            raise UnmergeableRows(table.name, problem, sorted(shown))
+
+
+def _statement(table: Table, changes: DataFrame, rule: MergeRule, slice_: Slice | None, evolve: bool) -> str:
+    columns = [c for c in changes.columns if c != _CHANGE]
+    on = " AND ".join(f"t.{identifier(k)} = s.{identifier(k)}" for k in rule.key)
+    if slice_ is not None:
+        # The slice in the match condition lets Delta skip the files of other partitions, and their concurrent writers.
+        on += f" AND ({slice_.predicate(changes.schema, 't.')})"
+    assignments = ", ".join(f"{identifier(c)} = s.{identifier(c)}" for c in columns if c not in rule.key)
+    names = ", ".join(map(identifier, columns))
+    values = ", ".join(f"s.{identifier(c)}" for c in columns)
+    # A row that somebody else inserted since the comparison is matched now: it is updated, unless theirs is newer.
+    kinds = ["update", "soft_delete", "vanished", *(["insert"] if rule.update else [])]
+    newer = "" if rule.order is None else f" AND NOT ({_STALE.format(column=identifier(rule.order))})"
+    updated = f"s.{_CHANGE} IN ({', '.join(map(literal, kinds))})"
+    clauses = [
+        f"WHEN MATCHED AND s.{_CHANGE} = 'delete' THEN DELETE",
+        *([f"WHEN MATCHED AND {updated}{newer} THEN UPDATE SET {assignments}"] if assignments else []),
+        f"WHEN NOT MATCHED AND s.{_CHANGE} = 'insert' THEN INSERT ({names}) VALUES ({values})",
+    ]
+    evolution = "WITH SCHEMA EVOLUTION " if evolve else ""
+    # Python fills `{changes}`, so that the braces of a location have to be doubled.
+    target = table.sql.replace("{", "{{").replace("}", "}}")
+    return f"MERGE {evolution}INTO {target} t USING {{changes}} s ON {on} {' '.join(clauses)}"
+
+
+@contextmanager
+def _user_metadata(session: SparkSession, text: str) -> Iterator[None]:
+    """MERGE takes its commit metadata from the session only, which threads of one process share."""
+    key = "spark.databricks.delta.commitInfo.userMetadata"
+    with _SESSION_CONF:
+        session.conf.set(key, text)
+        try:
+            yield
+        finally:
+            session.conf.unset(key)

@@ -1,0 +1,140 @@
+"""What every materialisation tells about its write, in Dagster's terms. None of it reads the data again.
+
+Rows, files and bytes come from the commit and the files' statistics, rule counters from the write's observation, column
+lineage from the analysed plan, the preview from the first rows of one new file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from de_resources.contract import Contract
+from de_resources.delta.log import TableLog
+from de_resources.delta.slices import Slice
+from de_resources.delta.table import Table, Written
+from de_resources.lineage import Lineage, column_lineage
+from de_resources.lineage.column_view import to_dagster
+
+VIOLATIONS = "contract/violations"
+ROWS_WRITTEN = "contract/rows"
+VERSION = "delta/version"
+PREVIEW_ROWS = 5
+
+
+def record(
+    context: dg.OutputContext, table: Table, slice_: Slice | None, written: Written, frame: DataFrame, engine: str
+) -> None:
+    """Attach metadata, rows per partition key and the data version (Delta's version) to the materialisation."""
+    log = table.log()
+    if log is None:
+        return
+    parents = _parents(context)
+    lineage = column_lineage(frame, list(parents))
+    context.add_output_metadata(
+        {
+            **_write_metadata(table, slice_, written, engine),
+            **_description(table, frame, written, log),
+            **_lineage_metadata(lineage, parents),
+        }
+    )
+    step = context.step_context
+    for key, rows in rows_per_key(log, slice_, written).items():
+        if key is None:
+            context.add_output_metadata({"dagster/row_count": rows})
+        else:
+            step.add_asset_metadata({"dagster/partition_row_count": rows}, context.asset_key, key)
+    step.set_data_version(context.asset_key, dg.DataVersion(str(written.version)))
+
+
+def rows_per_key(log: TableLog, slice_: Slice | None, written: Written) -> dict[str | None, int]:
+    """Live rows per partition key, from the log; `{None: rows}` for an unpartitioned table.
+
+    Where the physical layout does not follow the partition column, files cannot be attributed: a single key then gets
+    the number of rows that the write counted, and a range gets nothing rather than a guess.
+    """
+    if slice_ is None:
+        return {None: sum(log.rows_by_partition().values())}
+    columns = log.partition_columns()
+    if set(slice_.columns) <= set(columns):
+        counts: dict[str | None, int] = dict.fromkeys(slice_.keys, 0)
+        for values, rows in log.rows_by_partition().items():
+            key = slice_.key_of(dict(zip(columns, values, strict=True)))
+            if key is not None:
+                counts[key] += rows
+        return counts
+    if len(slice_.keys) == 1 and written.rows is not None:
+        return {slice_.keys[0]: written.rows}
+    return {}
+
+
+def _write_metadata(table: Table, slice_: Slice | None, written: Written, engine: str) -> dict[str, Any]:
+    entries: dict[str, Any] = {
+        "dagster/table_name": table.name,
+        "dagster/uri": table.uri,
+        VERSION: written.version,
+        "delta/operation": written.commit.operation if written.commit else "none",
+        "duration_seconds": round(written.seconds, 3),
+        "engine": engine,
+        **{f"delta/{name}": value for name, value in written.counters().items()},
+        **written.details,
+    }
+    if slice_ is not None:
+        entries["slice"] = slice_.describe()
+    if written.skipped:
+        entries["skipped"] = written.skipped
+    if written.rows is not None:
+        entries[ROWS_WRITTEN] = written.rows
+    if written.violations is not None and table.contract is not None:
+        entries[VIOLATIONS] = dg.MetadataValue.json(dict(written.violations))
+    if written.changes:
+        entries["merge/changes"] = dg.MetadataValue.json(dict(written.changes))
+    return entries
+
+
+def _description(table: Table, frame: DataFrame, written: Written, log: TableLog) -> dict[str, Any]:
+    schema = table.contract.table_schema() if table.contract else _plain_schema(frame)
+    return {"dagster/column_schema": schema, "preview": _preview([c.name for c in schema.columns], table, written, log)}
+
+
+def _preview(columns: Sequence[str], table: Table, written: Written, log: TableLog) -> dg.MetadataValue[Any]:
+    """Rows that the write just stored. They are committed by now, so a preview that fails must not fail the write."""
+    if not written.counters()["files_added"]:
+        return dg.MetadataValue.md("The write added no rows.")
+    try:
+        rows = log.first_rows(columns, PREVIEW_ROWS)
+    except (OSError, pa.ArrowException) as error:
+        return dg.MetadataValue.text(f"No preview: {type(error).__name__}")
+    return dg.MetadataValue.md(markdown_table(columns, rows, table.contract))
+
+
+def _plain_schema(frame: DataFrame) -> dg.TableSchema:
+    return dg.TableSchema(columns=[dg.TableColumn(f.name, f.dataType.simpleString()) for f in frame.schema.fields])
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], contract: Contract | None) -> str:
+    """A few rows for people: personal values masked, long ones cut, control characters and table signs removed."""
+    head = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    shown = [contract.redact(row) if contract else row for row in rows]
+    return "\n".join([*head, *(f"| {' | '.join(_cell(row.get(c)) for c in columns)} |" for row in shown)])
+
+
+def _cell(value: Any, width: int = 40) -> str:
+    text = "" if value is None else "".join(c if c.isprintable() else " " for c in str(value)).replace("|", "¦")
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _parents(context: dg.OutputContext) -> dict[str, dg.AssetKey]:
+    graph = context.step_context.job_def.asset_layer.asset_graph
+    return {".".join(k.path): k for k in graph.get(context.asset_key).parent_keys}
+
+
+def _lineage_metadata(lineage: Lineage, parents: Mapping[str, dg.AssetKey]) -> dict[str, Any]:
+    entries: dict[str, Any] = {"dagster/column_lineage": to_dagster(lineage, parents)}
+    if not lineage.complete:
+        entries["lineage/incomplete"] = "; ".join(lineage.reasons)[:1000]
+    return entries

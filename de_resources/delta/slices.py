@@ -1,0 +1,244 @@
+"""The part of a table that a run owns: Dagster partition keys as typed, half-open predicates.
+
+A `Slice` is what a run may read or replace, and nothing beyond it. It is made from the Dagster context (single keys,
+contiguous or scattered ranges, static and multi-dimensional partitions, any time zone) and rendered against the type of
+the table's column: instants for TIMESTAMP, local days for DATE, the partition keys themselves for STRING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from itertools import groupby
+from typing import Any
+
+import dagster as dg
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    IntegralType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from de_resources.delta.literals import Scalar, identifier, literal
+from de_resources.errors import PermanentError
+
+
+class UnusablePartitionColumn(PermanentError):
+    """The type of a column cannot hold the partitions that the asset declares on it."""
+
+    def __init__(self, column: str, type_: DataType, why: str) -> None:
+        self.column, self.type, self.why = column, type_, why
+        super().__init__(f"The column `{column}` of type {type_.simpleString()} cannot carry these partitions: {why}.")
+
+
+@dataclass(frozen=True)
+class TimeRange:
+    """Half-open interval `[start, end)` of aware datetimes; `keys` are the partition keys inside it."""
+
+    column: str
+    start: datetime
+    end: datetime
+    keys: tuple[str, ...]
+
+    def predicate(self, type_: DataType, prefix: str = "") -> str:
+        """SQL for rows inside. Raises `UnusablePartitionColumn` where the type cannot express the bounds."""
+        name = prefix + identifier(self.column)
+        if isinstance(type_, StringType):
+            return f"{name} IN ({', '.join(literal(k) for k in self.keys)})"
+        low, high = (literal(self._bound(b, type_)) for b in (self.start, self.end))
+        cast = f"CAST({name} AS TIMESTAMP)" if isinstance(type_, TimestampNTZType) else name
+        return f"({cast} >= {low} AND {cast} < {high})"
+
+    def contains(self, value: Any) -> bool:
+        """Whether a Python value of the column (datetime, date or string) lies inside."""
+        if isinstance(value, datetime):
+            instant = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return _instant(self.start) <= _instant(instant) < _instant(self.end)
+        if isinstance(value, date):
+            return self.start.date() <= value < self.end.date()
+        return value in self.keys
+
+    def _bound(self, bound: datetime, type_: DataType) -> Scalar:
+        if isinstance(type_, DateType):
+            if bound.timetz().replace(tzinfo=None) != time():
+                raise UnusablePartitionColumn(
+                    self.column, type_, f"{bound} is not a midnight, so a DATE cannot express it"
+                )
+            return bound.date()
+        if isinstance(type_, TimestampType | TimestampNTZType):
+            return bound
+        raise UnusablePartitionColumn(self.column, type_, "time partitions need TIMESTAMP, DATE or STRING")
+
+
+@dataclass(frozen=True)
+class Members:
+    """A set of static or dynamic partition keys."""
+
+    column: str
+    keys: tuple[str, ...]
+
+    def predicate(self, type_: DataType, prefix: str = "") -> str:
+        """SQL for rows inside, with the keys rendered in the column's own type."""
+        return f"{prefix}{identifier(self.column)} IN ({', '.join(literal(self._typed(k, type_)) for k in self.keys)})"
+
+    def contains(self, value: Any) -> bool:
+        """Whether a Python value of the column is one of the keys."""
+        return str(value) in self.keys
+
+    def _typed(self, key: str, type_: DataType) -> Scalar:
+        try:
+            if isinstance(type_, IntegralType):
+                return int(key)
+            if isinstance(type_, DateType):
+                return date.fromisoformat(key)
+        except ValueError:
+            raise UnusablePartitionColumn(
+                self.column, type_, f"the partition key {key[:80]!r} is no such value"
+            ) from None
+        if isinstance(type_, BooleanType) and key.lower() in ("true", "false"):
+            return key.lower() == "true"
+        if isinstance(type_, StringType):
+            return key
+        raise UnusablePartitionColumn(self.column, type_, f"the partition key {key[:80]!r} is no such value")
+
+
+Box = tuple[TimeRange | Members, ...]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The union of boxes; each box is a conjunction of dimensions. No boxes: no rows at all.
+
+    `by_key` holds one box per partition key, so that rows can be attributed to keys.
+    """
+
+    boxes: tuple[Box, ...]
+    by_key: Mapping[str, Box]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The partition keys in order."""
+        return tuple(self.by_key)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that decide whether a row is inside."""
+        return tuple(dict.fromkeys(d.column for box in self.by_key.values() for d in box))
+
+    def predicate(self, schema: StructType, prefix: str = "") -> str:
+        """SQL that is true for rows inside; `FALSE` for an empty slice. `prefix` qualifies columns, such as `t.`."""
+        return " OR ".join(f"({_conjunction(box, schema, prefix)})" for box in self.boxes) or "FALSE"
+
+    def key_predicate(self, key: str, schema: StructType) -> str:
+        """SQL that is true for the rows of one partition key."""
+        return _conjunction(self.by_key[key], schema)
+
+    def key_of(self, values: Mapping[str, Any]) -> str | None:
+        """The partition key to which a row (or a file with these partition values) belongs; None when outside."""
+        # The few merged boxes first: most files of a long table belong to no key of a short range.
+        if not any(_inside(box, values) for box in self.boxes):
+            return None
+        return next((k for k, box in self.by_key.items() if _inside(box, values)), None)
+
+    def describe(self) -> str:
+        """Short text for people: `2024-01-01` or `2024-01-01…2024-01-30 (30)`."""
+        if len(self.keys) <= 1:
+            return self.keys[0] if self.keys else "nothing"
+        return f"{self.keys[0]}…{self.keys[-1]} ({len(self.keys)})"
+
+
+def _instant(moment: datetime) -> float:
+    """Datetimes of one zone compare by their clock, which shows an hour twice as summer time ends; instants do not."""
+    return moment.timestamp()
+
+
+def _inside(box: Box, values: Mapping[str, Any]) -> bool:
+    return all(d.contains(values[d.column]) for d in box)
+
+
+def _conjunction(box: Box, schema: StructType, prefix: str = "") -> str:
+    types = {f.name: f.dataType for f in schema.fields}
+    missing = [d.column for d in box if d.column not in types]
+    if missing:
+        raise PermanentError(
+            f"The partition column `{missing[0]}` is not in the data, which has {', '.join(types)}. "
+            "Name an existing column in the asset's `partition_expr`."
+        )
+    return " AND ".join(d.predicate(types[d.column], prefix) for d in box)
+
+
+def make_slice(
+    keys: Sequence[str], partitions: dg.PartitionsDefinition, partition_expr: str | Mapping[str, str]
+) -> Slice:
+    """Turn partition keys into a slice.
+
+    `partition_expr` names the column, or one column per dimension. Raises `PermanentError` when a dimension has none.
+    """
+    if isinstance(partitions, dg.MultiPartitionsDefinition):
+        by_key = {str(k): _multi_box(k, partitions, partition_expr) for k in keys}
+    else:
+        if not isinstance(partition_expr, str):
+            raise PermanentError("A one-dimensional partitioning needs one column name as `partition_expr`.")
+        by_key = {k: (_dimension(k, partitions, partition_expr),) for k in keys}
+    return Slice(boxes=tuple(_merged(list(by_key.values()))), by_key=by_key)
+
+
+def _multi_box(key: str, partitions: dg.MultiPartitionsDefinition, columns: str | Mapping[str, str]) -> Box:
+    parts = partitions.get_partition_key_from_str(str(key)).keys_by_dimension
+    missing = [p.name for p in partitions.partitions_defs if isinstance(columns, str) or p.name not in columns]
+    if isinstance(columns, str) or missing:
+        raise PermanentError(
+            f"`partition_expr` names no column for the dimension(s) {', '.join(missing)}. "
+            "Write one entry per dimension: {dimension: column}."
+        )
+    return tuple(_dimension(parts[p.name], p.partitions_def, columns[p.name]) for p in partitions.partitions_defs)
+
+
+def _dimension(key: str, partitions: dg.PartitionsDefinition, column: str) -> TimeRange | Members:
+    if isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        window = partitions.time_window_for_partition_key(key)
+        return TimeRange(column, window.start, window.end, (key,))
+    return Members(column, (key,))
+
+
+def _merged(boxes: list[Box]) -> Iterable[Box]:
+    """Join boxes that differ in one dimension only: adjacent time ranges, then sets of members."""
+    for dimension in range(len(boxes[0]) if boxes else 0):
+        boxes = list(_merge_along(dimension, boxes))
+    return boxes
+
+
+def _merge_along(dimension: int, boxes: list[Box]) -> Iterable[Box]:
+    def rest(box: Box) -> Any:
+        return tuple(repr(d) for i, d in enumerate(box) if i != dimension)
+
+    def order(box: Box) -> Any:
+        own = box[dimension]
+        return rest(box), _instant(own.start) if isinstance(own, TimeRange) else own.keys
+
+    for _, group in groupby(sorted(boxes, key=order), key=rest):
+        members = list(group)
+        for joined in _join([box[dimension] for box in members]):
+            yield (*members[0][:dimension], joined, *members[0][dimension + 1 :])
+
+
+def _join(dimensions: Sequence[TimeRange | Members]) -> Iterable[TimeRange | Members]:
+    first = dimensions[0]
+    if isinstance(first, Members):
+        yield Members(first.column, tuple(k for d in dimensions for k in d.keys))
+        return
+    current = first
+    for following in dimensions[1:]:
+        assert isinstance(following, TimeRange)  # noqa: S101 - one dimension has one kind
+        if _instant(following.start) == _instant(current.end):
+            current = TimeRange(current.column, current.start, following.end, current.keys + following.keys)
+        else:
+            yield current
+            current = following
+    yield current

@@ -1,0 +1,73 @@
+"""Draining a stream into a Delta table: everything that is there now, then stop (a scheduled increment).
+
+The checkpoint lies inside the table's folder, so that both are kept or removed together. Delta's sink commits each
+micro-batch once, by query id and batch id, so that a replayed batch after a crash adds nothing.
+
+Source: pattern *Checkpointer*; Structured Streaming's `availableNow` trigger; Delta's streaming sink.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from de_resources.delta import frames
+from de_resources.delta.crash_points import reach
+from de_resources.delta.table import Stamp, Table, Written
+
+CHECKPOINT = "_checkpoint"
+_OBSERVATION = "write"
+
+
+def drain(session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp) -> Written:
+    """Append what the stream holds that no earlier run has read.
+
+    The write's details are `stream/from` and `stream/to`, the source's own offsets, and `stream/batches`. A rerun
+    without new input commits nothing. A killed run is continued by the next one, without loss and without repetition.
+    """
+    started = time.monotonic()
+    reach("before_write", table.name)
+    table.create_if_missing(session, frame.schema)
+    counted = frame.observe(_OBSERVATION, *frames.counters(table.contract))
+    reach("before_commit", table.name)
+    query = (
+        counted.writeStream.format("delta")
+        .outputMode("append")
+        .options(**table.spark_options, userMetadata=stamp.text(), checkpointLocation=f"{table.uri}/{CHECKPOINT}")
+        .trigger(availableNow=True)
+        .start(table.uri)
+    )
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    reach("after_commit", table.name)
+    return _written(table, stamp, query.recentProgress, time.monotonic() - started)
+
+
+def _written(table: Table, stamp: Stamp, progress: Sequence[Any], seconds: float) -> Written:
+    batches = [p for p in progress if p["numInputRows"]]
+    log = table.log()
+    version = log.version if log else 0
+    if not batches:
+        return Written(version, None, 0, None, seconds, skipped="nothing new at the source")
+    totals: Counter[str] = Counter()
+    for batch in batches:
+        totals.update({k: int(v or 0) for k, v in _observed(batch).items()})
+    rows, violations = frames.split_counters(totals)
+    positions: dict[str, str | int] = {
+        "stream/from": str(batches[0]["sources"][0]["startOffset"]),
+        "stream/to": str(batches[-1]["sources"][0]["endOffset"]),
+        "stream/batches": len(batches),
+    }
+    commit = log.find(attempt=stamp.attempt) if log else None
+    return Written(version, commit, rows, violations, seconds, details=positions)
+
+
+def _observed(batch: Any) -> Mapping[str, Any]:
+    row = batch["observedMetrics"].get(_OBSERVATION)
+    return row.asDict() if row is not None and hasattr(row, "asDict") else dict(row or {})

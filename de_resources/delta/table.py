@@ -1,0 +1,148 @@
+"""A Delta table as a target: where it is, what it promises, and how it comes into being."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from de_resources.contract import Contract
+from de_resources.delta.literals import identifier, literal, quoted_path
+from de_resources.delta.log import Commit, TableLog
+from de_resources.errors import PermanentError
+
+# Transaction identifiers make retries harmless; kept for ever they would only make the log grow.
+_PROPERTIES = {"delta.setTransactionRetentionDuration": "interval 30 days"}
+_RANDOM_FOLDERS = {"delta.randomizeFilePrefixes": "true"}
+
+
+class TableMissing(PermanentError):
+    """A dataset that is read before anything was written to it."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        super().__init__(
+            f"The dataset `{table}` does not exist yet. Materialise it first, or mark the input as optional with "
+            '`AssetIn(metadata={"if_missing": "empty"})`.'
+        )
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table. `name` is `<layer>.<dataset>`; `uri` is for deltalake and Spark alike."""
+
+    name: str
+    uri: str
+    contract: Contract | None = None
+    partitioned_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    spark_options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sql(self) -> str:
+        """The table in SQL text."""
+        return quoted_path(self.uri)
+
+    def log(self) -> TableLog | None:
+        """The transaction log as of now, or None before the first write."""
+        return TableLog.open(self.uri, self.storage_options)
+
+    def read(self, session: SparkSession, version: int | None = None) -> DataFrame:
+        """The whole table, lazily; `version` travels in time. Raises `TableMissing`."""
+        if self.log() is None:
+            raise TableMissing(self.name)
+        reader = session.read.format("delta").options(**self.spark_options)
+        return (reader if version is None else reader.option("versionAsOf", version)).load(self.uri)
+
+    def create_if_missing(self, session: SparkSession, schema: StructType, keys: Sequence[str] = ()) -> None:
+        """Create the empty table where it is missing, so that the first write is checked and stamped like every other.
+
+        The columns are nullable: nulls are judged, counted and named by the contract's rules. `keys` are the partition
+        keys about to be written; one that cannot be the name of a folder makes the table use random folders.
+        """
+        log = self.log()
+        unfit = bool(self.partitioned_by) and not all(map(_names_a_folder, keys))
+        if log is None:
+            self._create(session, schema, _RANDOM_FOLDERS if unfit else {})
+        elif unfit and log.table.metadata().configuration.get("delta.randomizeFilePrefixes") != "true":
+            session.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({_assignments(_RANDOM_FOLDERS)})")
+
+    def _create(self, session: SparkSession, schema: StructType, extra: Mapping[str, str]) -> None:
+        comments = {c.name: c.description for c in self.contract.columns} if self.contract else {}
+        columns = ", ".join(
+            f"{identifier(f.name)} {f.dataType.simpleString()} COMMENT {literal(comments.get(f.name, ''))}"
+            for f in schema.fields
+        )
+        # Delta wants at least one column inside the files, so that a table of nothing but keys has no layout.
+        physical = self.partitioned_by if set(schema.names) - set(self.partitioned_by) else ()
+        layout = f" PARTITIONED BY ({', '.join(map(identifier, physical))})" if physical else ""
+        about = f" COMMENT {literal(self.contract.description)}" if self.contract else ""
+        properties = {**_PROPERTIES, **(self.contract.properties if self.contract else {}), **self.properties, **extra}
+        session.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.sql} ({columns}) USING DELTA{layout}{about} "
+            f"TBLPROPERTIES ({_assignments(properties)})"
+        )
+
+
+def _assignments(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
+
+
+def _names_a_folder(key: str) -> bool:
+    """Whether `column=key` fits a file system's 255 bytes, with every byte escaped and room for the column's name."""
+    return "\0" not in key and len(quote(key, safe="").encode()) <= 120
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Who writes: in the commit for people, and in the transaction identifier so that a retry does not repeat.
+
+    `writer` is the asset: several may share a table. `origin` is the run, or the first run of a chain of automatic
+    retries; `attempt` is unique per try.
+    """
+
+    table: str
+    writer: str
+    slice: str
+    run: str
+    origin: str
+    attempt: str
+
+    @property
+    def application(self) -> str:
+        """Delta's transaction application: one logical write. A new run has a new one, and so writes again."""
+        return f"{self.table}/{self.writer}/{self.slice}/{self.origin}"
+
+    def text(self) -> str:
+        """The commit's user metadata."""
+        facts = ("writer", "slice", "run", "origin", "attempt")
+        return json.dumps({name: getattr(self, name) for name in facts})
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a write did. `skipped` says why nothing was committed; `version` is then the table's present one."""
+
+    version: int
+    commit: Commit | None
+    rows: int | None
+    violations: Mapping[str, int] | None
+    seconds: float
+    skipped: str | None = None
+    changes: Mapping[str, int] = field(default_factory=dict)
+    details: Mapping[str, str | int] = field(default_factory=dict)
+
+    def counters(self) -> dict[str, Any]:
+        """Files and bytes of the commit."""
+        commit = self.commit
+        return {
+            "files_added": commit.metric("numFiles", "numAddedFiles", "numTargetFilesAdded") if commit else 0,
+            "bytes_added": commit.metric("numOutputBytes", "numAddedBytes", "numTargetBytesAdded") if commit else 0,
+            "files_removed": commit.metric("numRemovedFiles", "numTargetFilesRemoved") if commit else 0,
+        }

@@ -1,0 +1,15 @@
+"""Errors of the platform. Each holds its facts as attributes and says in one sentence what happened and what to do."""
+
+from __future__ import annotations
+
+
+class PlatformError(Exception):
+    """Base of all errors that the platform raises on purpose."""
+
+
+class TransientError(PlatformError):
+    """May succeed when tried again: a timeout, a conflict, a service that restarts."""
+
+
+class PermanentError(PlatformError):
+    """Fails the same way until somebody changes data, code or configuration."""

@@ -1,0 +1,122 @@
+"""The broker as a Dagster resource: the one that configuration names, else the one that `de up` started here."""
+
+from collections.abc import Iterable
+
+import dagster as dg
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from pydantic import Field, SecretStr
+
+from de_resources.errors import PermanentError
+from de_resources.local.endpoints import ServiceUnavailable
+from de_resources.local.services import LocalServices
+from de_resources.local.topics import TopicSpec, create_topics
+from de_resources.secrets import Secrets
+from de_resources.settings import Settings
+
+__all__ = ["BrokerMisconfigured", "KafkaBroker", "ServiceUnavailable", "TopicSpec"]
+
+ANSWER_SECONDS = 5.0
+_LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_HINT = "start it with `de up kafka`, or name another broker in the resource's `bootstrap_servers`."
+
+
+class BrokerMisconfigured(PermanentError):
+    """A broker without the credentials to reach it, or with ones that cannot be passed on."""
+
+    def __init__(self, bootstrap_servers: str, what: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.what = what
+        super().__init__(f"The broker {bootstrap_servers} cannot be used: {what}")
+
+
+class KafkaBroker(dg.ConfigurableResource):
+    """How clients and Spark reach the broker. Nothing is contacted before a method is called.
+
+    `password` is a reference (`secret://name`), never the value; only for the local broker it may be left out.
+    """
+
+    bootstrap_servers: str | None = Field(default=None, description="host:port,...; unset: the local broker")
+    user: str | None = Field(default=None, description="SASL/PLAIN user")
+    password: str | None = Field(default=None, description="reference of the password: secret://name")
+    security_protocol: str = Field(default="SASL_PLAINTEXT", description="SASL_PLAINTEXT, or SASL_SSL over a network")
+
+    def client_config(self) -> dict[str, str]:
+        """The configuration for confluent-kafka's clients. Contains the password: pass it on, never print it.
+
+        Raises:
+            ServiceUnavailable: no broker is configured and none runs here.
+            BrokerMisconfigured, UnknownSecret, NotASecretReference: the configured credentials are no good.
+        """
+        servers, user, password = self._login()
+        return {
+            "bootstrap.servers": servers,
+            "security.protocol": self.security_protocol,
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": password.get_secret_value(),
+        }
+
+    def spark_options(self) -> dict[str, str]:
+        """Options of Spark's `kafka` source and sink: address and login. Topics and offsets are the reader's affair.
+
+        Raises:
+            As `client_config`.
+        """
+        servers, user, password = self._login()
+        plain = password.get_secret_value()
+        if '"' in user + plain or "\\" in user + plain:
+            raise BrokerMisconfigured(servers, "quotes and backslashes in user or password do not pass through JAAS.")
+        return {
+            "kafka.bootstrap.servers": servers,
+            "kafka.security.protocol": self.security_protocol,
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": f'{_LOGIN_MODULE} required username="{user}" password="{plain}";',
+        }
+
+    def check(self) -> None:
+        """Ask the broker for its metadata.
+
+        Raises:
+            ServiceUnavailable: it did not answer as expected within five seconds.
+        """
+        config = self.client_config()
+        try:
+            # The library prints every refused connection to stderr; the error below says it once.
+            AdminClient({**config, "log_level": "0"}).list_topics(timeout=ANSWER_SECONDS)
+        except KafkaException as error:
+            raise ServiceUnavailable("kafka", config["bootstrap.servers"], f"{error.args[0].str()}; {_HINT}") from error
+
+    def reachable(self) -> bool:
+        """Whether the broker answers within five seconds."""
+        try:
+            self.check()
+        except ServiceUnavailable:
+            return False
+        return True
+
+    def ensure_topics(self, topics: Iterable[TopicSpec]) -> list[str]:
+        """Create the topics that are absent and return their names; existing ones keep their settings.
+
+        Raises:
+            ServiceUnavailable: the broker does not answer.
+            TopicNotCreated: the broker refused a topic.
+        """
+        self.check()
+        return create_topics(self.client_config(), topics)
+
+    def description(self) -> dict[str, str]:
+        """Address and user for metadata: no password, nothing is contacted but the local supervisor."""
+        servers, user, _ = self._login()
+        return {"bootstrap_servers": servers, "user": user, "security_protocol": self.security_protocol}
+
+    def _login(self) -> tuple[str, str, SecretStr]:
+        settings = Settings.from_environment()
+        if self.bootstrap_servers:
+            if not (self.user and self.password):
+                raise BrokerMisconfigured(self.bootstrap_servers, "give `user` and `password` (as secret://name) too.")
+            return self.bootstrap_servers, self.user, Secrets.from_settings(settings).resolve_hidden(self.password)
+        endpoint = LocalServices(settings).endpoint("kafka")
+        if endpoint is None:
+            raise ServiceUnavailable("kafka", "this machine", _HINT)
+        return endpoint.address, endpoint.user, endpoint.password

@@ -1,0 +1,142 @@
+"""Attributes of an expression, resolved against the columns that an operator gets from its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from de_resources.lineage.expressions import (
+    NamedExpression,
+    Reference,
+    arguments_of,
+    named_expressions,
+    references,
+    sole_reference,
+)
+from de_resources.lineage.model import NOWHERE, Dependency, DependencyKind, Kind, Origins, merged
+from de_resources.lineage.tree import PlanNode
+
+
+@dataclass(frozen=True)
+class Column:
+    """One output column of an operator. Where Spark prints no id (`Range`), it is None and the name decides."""
+
+    name: str
+    id: int | None
+    origins: Origins = field(default_factory=dict)
+
+
+Columns = tuple[Column, ...]
+
+
+@dataclass
+class Findings:
+    """What the walk collects besides columns."""
+
+    dependencies: set[Dependency] = field(default_factory=set)
+    reasons: dict[str, None] = field(default_factory=dict)
+    shared: dict[str, Columns] = field(default_factory=dict)
+    """Columns of common table expressions, by their number."""
+
+    def doubt(self, reason: str) -> None:
+        """Note why the lineage may be incomplete."""
+        self.reasons[reason] = None
+
+
+class Step:
+    """One operator with the columns of its inputs: resolves expressions and notes dependencies and doubts."""
+
+    def __init__(self, node: PlanNode, inputs: list[Columns], subqueries: list[Columns], findings: Findings):
+        self.node = node
+        self.inputs = inputs
+        self.subqueries = subqueries
+        self._results = _subquery_results(node.arguments, subqueries)
+        self.findings = findings
+        self._by_id = {column.id: column for part in [*subqueries, *inputs] for column in part}
+        self._without_id = [column for part in inputs for column in part if column.id is None]
+
+    @property
+    def text(self) -> str:
+        """The operator's arguments."""
+        return self.node.arguments
+
+    @property
+    def passed(self) -> Columns:
+        """All input columns, one input after the other."""
+        return tuple(column for part in self.inputs for column in part)
+
+    def doubt(self, reason: str) -> None:
+        """Note why this operator may hide lineage."""
+        self.findings.doubt(f"{self.node.operator} {reason}")
+
+    def input(self, place: int) -> Columns:
+        """Columns of one input; none, with a doubt, when the operator has no inputs at all."""
+        if self.inputs:
+            return self.inputs[place]
+        self.doubt("has no input.")
+        return ()
+
+    def depends(self, expression: str, kind: DependencyKind) -> None:
+        """Note the sources of `expression` as dependencies."""
+        self.depends_on(self.origins(expression), kind)
+
+    def depends_on(self, origins: Origins, kind: DependencyKind) -> None:
+        """Note `origins` as dependencies, unless the operator is part of reading an input."""
+        if self.node.source is None:
+            self.findings.dependencies.update(Dependency(source, name, kind) for source, name in origins)
+
+    def origins(self, expression: str, at_least: Kind = Kind.TRANSFORMED) -> Origins:
+        """Sources of all that `expression` refers to; inputs of Python functions are opaque."""
+        found = [(reference, self.find(reference)) for reference in references(expression)]
+        names = [range(len(at.before) - len(column.name), len(at.before)) for at, column in found if column]
+        calls = [arguments_of(at) for at, column in found if column is None and at.is_call]
+        parts = []
+        for at, column in found:
+            position = len(at.before)
+            if column is None and any(position in name for name in names):
+                continue  # a `#1` that is part of a column's name
+            kind = Kind.OPAQUE if any(position in call for call in calls) else at_least
+            parts.append(merged([column.origins if column else self._without_column(at)], kind))
+        return merged(parts)
+
+    def items(self, select_list: str) -> Iterator[NamedExpression]:
+        """Expressions of a select list with their names."""
+        found = ((reference, self.find(reference)) for reference in references(select_list))
+        known = {range(len(at.before) - len(column.name), at.end) for at, column in found if column}
+        return named_expressions(select_list, known)
+
+    def selected(self, select_list: str, at_least: Kind = Kind.TRANSFORMED) -> Iterator[Column]:
+        """Columns of a select list; a bare or merely renamed attribute keeps its origins as they are."""
+        for item in self.items(select_list):
+            same = self.attribute(item.expression)
+            yield Column(item.name, item.id, same.origins if same else self.origins(item.expression, at_least))
+            if same is None and "outer(" in item.expression:
+                self.doubt("hands a column of an outer query through a subquery.")
+
+    def attribute(self, text: str) -> Column | None:
+        """The input column that is printed as `text` from its first to its last character."""
+        reference = sole_reference(text)
+        column = self.find(reference) if reference else None
+        return column if reference and column and len(reference.before) == len(column.name) else None
+
+    def find(self, reference: Reference) -> Column | None:
+        """The input column behind a reference; both its id and its name must agree."""
+        column = self._by_id.get(reference.id)
+        if column and reference.is_called(column.name):
+            return column
+        return next((column for column in self._without_id if reference.is_called(column.name)), None)
+
+    def _without_column(self, reference: Reference) -> Origins:
+        if reference.is_subquery:
+            return merged(column.origins for column in self._results[reference.id])
+        if not (reference.is_call or reference.is_lambda_variable or reference.is_outer or reference.is_text):
+            self.doubt(f"refers to attribute #{reference.id}, which none of its inputs has.")
+        return NOWHERE
+
+
+def _subquery_results(expression: str, subqueries: list[Columns]) -> dict[int, Columns]:
+    """Columns of each subquery under the id of its result: plans hang in the order in which expressions name them."""
+    ids = [reference.id for reference in references(expression) if reference.is_subquery]
+    if len(ids) == len(subqueries):
+        return dict(zip(ids, subqueries, strict=True))
+    return dict.fromkeys(ids, tuple(column for part in subqueries for column in part))

@@ -1,0 +1,43 @@
+"""Settings of the engine, the same for the Spark Connect server and for a classic session in the own process."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from de_resources.local.jars import engine_jars
+from de_resources.settings import Settings
+
+DRIVER_MEMORY_VARIABLE = "DE_SPARK_DRIVER_MEMORY"
+
+
+def engine_conf(settings: Settings) -> dict[str, str]:
+    """Spark's configuration with Delta as the catalog, sized for one machine; holds no secret.
+
+    `DE_SPARK_DRIVER_MEMORY` (default `3g`) is the heap of the JVM that computes; it acts where Spark starts that JVM.
+
+    Raises:
+        JarsMissing: the engine's jars were not fetched yet.
+    """
+    work = settings.home / "spark"
+    return {
+        "spark.jars": ",".join(str(jar) for jar in engine_jars(settings)),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.local.dir": str(work / "scratch"),
+        "spark.driver.memory": os.environ.get(DRIVER_MEMORY_VARIABLE) or "3g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.pyspark.python": sys.executable,
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # Few and small tasks: the defaults are for a cluster and cost a hundred empty tasks per commit here.
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+        # Spark's own pattern and `jaas`: a broker's password must not be readable in a printed plan.
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
+        # A plan cut in the middle cannot be compared, and cut schemas hide what changed.
+        "spark.sql.debug.maxToStringFields": "10000",
+    }

@@ -1,0 +1,51 @@
+"""Where Java is on this machine, and whether it is new enough for Spark 4 and Kafka 4."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from de_resources.errors import PermanentError
+
+MINIMUM_VERSION = 17
+
+
+class JavaMissing(PermanentError):
+    """No Java that the engine and the broker can run on."""
+
+    def __init__(self, found: int | None, minimum: int = MINIMUM_VERSION) -> None:
+        self.found = found
+        self.minimum = minimum
+        what = "No Java was found" if found is None else f"Java {found} is too old"
+        super().__init__(
+            f"{what}: install a JDK {minimum} or newer (Debian and Ubuntu: `apt-get install "
+            f"openjdk-{minimum}-jre-headless`), or point JAVA_HOME at one."
+        )
+
+
+def java_executable() -> Path:
+    """The `java` of JAVA_HOME, else of the PATH.
+
+    Raises:
+        JavaMissing: there is none, or it is older than `MINIMUM_VERSION`.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    if found is None:
+        raise JavaMissing(None)
+    version = java_version(Path(found))
+    if version < MINIMUM_VERSION:
+        raise JavaMissing(version)
+    return Path(found)
+
+
+@cache
+def java_version(java: Path) -> int:
+    """The feature release of a `java` executable (8, 17, 21 ...); 0 when it does not say."""
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(match.group(1)) if match else 0

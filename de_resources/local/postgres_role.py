@@ -1,0 +1,64 @@
+"""The platform's role and database inside a PostgreSQL server: created once, repaired when the password changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+import psycopg2
+from psycopg2.extensions import ISOLATION_LEVEL_AUTOCOMMIT, connection, encrypt_password
+from psycopg2.sql import SQL, Identifier, Literal
+
+from de_resources.local.endpoints import Endpoint
+
+
+def ensure(admin: Callable[[], connection], endpoint: Endpoint) -> None:
+    """Make a login as the endpoint's role on the endpoint's database work; touches nothing when it does already.
+
+    The role is no superuser. It may replicate, and as the owner of its database create schemas and publications there.
+    """
+    if _can_log_in(endpoint):
+        return
+    with closing(admin()) as session:
+        # CREATE DATABASE runs in no transaction.
+        session.set_isolation_level(ISOLATION_LEVEL_AUTOCOMMIT)
+        _ensure_role(session, endpoint)
+        _ensure_database(session, endpoint)
+
+
+def log_in(endpoint: Endpoint, timeout: int = 3) -> connection:
+    """A session as the endpoint's role."""
+    return psycopg2.connect(
+        host=endpoint.host,
+        port=endpoint.port,
+        dbname=endpoint.database,
+        user=endpoint.user,
+        password=endpoint.password.get_secret_value(),
+        connect_timeout=timeout,
+    )
+
+
+def _can_log_in(endpoint: Endpoint) -> bool:
+    try:
+        log_in(endpoint).close()
+    except psycopg2.OperationalError:
+        return False
+    return True
+
+
+def _ensure_role(session: connection, endpoint: Endpoint) -> None:
+    # Hashed here, so that the server never sees the password in a statement that it might log.
+    secret = encrypt_password(endpoint.password.get_secret_value(), endpoint.user, session, "scram-sha-256")
+    with session.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (endpoint.user,))
+        verb = SQL("ALTER" if cursor.fetchone() else "CREATE")
+        statement = SQL("{} ROLE {} LOGIN REPLICATION NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD {}")
+        cursor.execute(statement.format(verb, Identifier(endpoint.user), Literal(secret)))
+
+
+def _ensure_database(session: connection, endpoint: Endpoint) -> None:
+    with session.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (endpoint.database,))
+        if not cursor.fetchone():
+            names = Identifier(str(endpoint.database)), Identifier(endpoint.user)
+            cursor.execute(SQL("CREATE DATABASE {} OWNER {}").format(*names))

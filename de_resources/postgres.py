@@ -1,0 +1,103 @@
+"""The database as a Dagster resource: the one that configuration names, else the one that `de up` started here."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import dagster as dg
+import psycopg2
+from psycopg2.extensions import connection
+from pydantic import Field
+
+from de_resources.errors import PermanentError
+from de_resources.local.endpoints import Endpoint, ServiceUnavailable
+from de_resources.local.postgres_role import log_in
+from de_resources.local.services import LocalServices
+from de_resources.secrets import Secrets
+from de_resources.settings import Settings
+
+__all__ = ["DatabaseMisconfigured", "PostgresDatabase", "ServiceUnavailable"]
+
+ANSWER_SECONDS = 5
+_HINT = "start it with `de up postgres`, or name another server in the resource's `host`."
+
+
+class DatabaseMisconfigured(PermanentError):
+    """A server without all that is needed to log in."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        super().__init__(
+            f"The server {host} cannot be used: give `user`, `database` and `password` (secret://name) too."
+        )
+
+
+class PostgresDatabase(dg.ConfigurableResource):
+    """How clients and Spark reach the database. Nothing is contacted before a method is called.
+
+    `password` is a reference (`secret://name`), never the value; without `host` all comes from the local server.
+    """
+
+    host: str | None = Field(default=None, description="unset: the local server")
+    port: int = Field(default=5432, description="of a configured host")
+    database: str | None = Field(default=None, description="unset: the local server's own")
+    user: str | None = Field(default=None, description="role to log in as")
+    password: str | None = Field(default=None, description="reference of the password: secret://name")
+
+    @contextmanager
+    def connect(self) -> Iterator[connection]:
+        """A session with one transaction: committed at the end, rolled back on an error, closed in any case.
+
+        Raises:
+            ServiceUnavailable: no session within five seconds, or none is configured and none runs here.
+            DatabaseMisconfigured, UnknownSecret, NotASecretReference: the configured credentials are no good.
+        """
+        with closing(self.open()) as session, session:
+            yield session
+
+    def jdbc_options(self) -> dict[str, str]:
+        """Options of Spark's `jdbc` source: the password is an option of its own, which plans and logs redact.
+
+        Raises:
+            As `connect`, but nothing is contacted.
+        """
+        endpoint = self._endpoint()
+        return {
+            "url": f"jdbc:postgresql://{endpoint.address}/{endpoint.database}",
+            "user": endpoint.user,
+            "password": endpoint.password.get_secret_value(),
+            "driver": "org.postgresql.Driver",
+        }
+
+    def reachable(self) -> bool:
+        """Whether a login succeeds within five seconds."""
+        try:
+            self.open().close()
+        except ServiceUnavailable:
+            return False
+        return True
+
+    def description(self) -> dict[str, str]:
+        """Address, database and user for metadata, without the password."""
+        endpoint = self._endpoint()
+        return {"address": endpoint.address, "database": str(endpoint.database), "user": endpoint.user}
+
+    def open(self) -> connection:
+        """A session for code that manages its own transactions; the caller closes it. Raises as `connect`."""
+        endpoint = self._endpoint()
+        try:
+            return log_in(endpoint, timeout=ANSWER_SECONDS)
+        except psycopg2.OperationalError as error:
+            said = " ".join(str(error).split())
+            raise ServiceUnavailable("postgres", endpoint.address, f"{said}; {_HINT}") from error
+
+    def _endpoint(self) -> Endpoint:
+        settings = Settings.from_environment()
+        if self.host:
+            if not (self.user and self.password and self.database):
+                raise DatabaseMisconfigured(self.host)
+            password = Secrets.from_settings(settings).resolve_hidden(self.password)
+            return Endpoint("postgres", self.host, self.port, self.user, password, self.database)
+        endpoint = LocalServices(settings).endpoint("postgres")
+        if endpoint is None:
+            raise ServiceUnavailable("postgres", "this machine", _HINT)
+        return endpoint

@@ -1,0 +1,56 @@
+"""Where this machine keeps the platform's files, read from the environment once per call.
+
+| variable    | meaning                                                             | default         |
+|-------------|---------------------------------------------------------------------|-----------------|
+| `DE_HOME`   | everything that services and the platform keep on this machine      | `.de`           |
+| `LAKE_ROOT` | root of the tables: a folder, `s3a://`, `abfss://` or `gs://`       | `$DE_HOME/lake` |
+| `DE_JARS`   | cache of the engine's and the broker's jars                         | `$DE_HOME/jars` |
+| `DE_SPARK`  | `sc://host:port`, `spark://host:port`, `local[n]`; unset: automatic | unset           |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The platform's places. Removing `home` gives a fresh start."""
+
+    home: Path
+    lake_root: str
+    jars: Path
+    spark: str | None = None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """Read the variables of the module's table; relative folders are resolved against the working directory."""
+        env = os.environ if environment is None else environment
+        home = Path(env.get("DE_HOME") or ".de").expanduser().resolve()
+        root = env.get("LAKE_ROOT") or str(home / "lake")
+        lake_root = root.rstrip("/") if "://" in root else str(Path(root).expanduser().resolve())
+        jars = Path(env.get("DE_JARS") or home / "jars").expanduser().resolve()
+        return cls(home=home, lake_root=lake_root, jars=jars, spark=env.get("DE_SPARK") or None)
+
+    @property
+    def secrets(self) -> Path:
+        """Folder of generated credentials, one file each, readable by the owner only."""
+        return self.home / "secrets"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the services' logs."""
+        return self.home / "logs"
+
+    @property
+    def dagster_home(self) -> Path:
+        """Dagster's own storage: runs, events, schedules."""
+        return self.home / "dagster"
+
+    @property
+    def landing(self) -> Path:
+        """Folder into which producers drop files."""
+        return self.home / "landing"

@@ -1,0 +1,78 @@
+"""What all tests share: one engine, a lake of their own, and the rule that no test touches the developer's data."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from de_resources.spark import SparkEngine
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-snapshot", action="store_true", help="Accept the graph as it is now.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Point every variable of the platform into a temporary folder, before any test module reads one.
+
+    Only the cache of jars is shared.
+    """
+    home = Path(tempfile.mkdtemp(prefix="de-tests-"))
+    config.stash[_HOME] = home
+    for name in ("LAKE_ROOT", "DE_SPARK", "DE_CALENDAR", "DAGSTER_HOME"):
+        os.environ.pop(name, None)
+    os.environ["DE_HOME"] = str(home)
+    os.environ.setdefault("DE_JARS", str(PROJECT / ".de" / "jars"))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(config.stash[_HOME], ignore_errors=True)
+
+
+_HOME = pytest.StashKey[Path]()
+
+
+@pytest.fixture(scope="session")
+def home(request: pytest.FixtureRequest) -> Path:
+    """DE_HOME of the test process."""
+    return request.config.stash[_HOME]
+
+
+@pytest.fixture(scope="session")
+def engine() -> SparkEngine:
+    """The one classic engine of the test process."""
+    return SparkEngine(url="local[2]", spark_config={"spark.log.level": "FATAL"})
+
+
+@pytest.fixture(scope="session")
+def spark(engine: SparkEngine) -> SparkSession:
+    """Its session."""
+    return engine.spark_session
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """An empty lake."""
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def run_de(tmp_path: Path) -> Callable[..., str]:
+    """Run the installed `de` in a home of its own and return what it printed; a failure fails the test with it."""
+
+    def run(*arguments: str) -> str:
+        environment = {**os.environ, "DE_HOME": str(tmp_path / "home"), "COLUMNS": "240"}
+        command = [str(Path(sys.executable).with_name("de")), *arguments]
+        done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=540)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run

@@ -1,0 +1,273 @@
+"""The named conditions on tiny graphs: what is requested, when, and how often. No engine."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import dagster as dg
+import pytest
+
+from de_assets.automation.conditions import gated, late_cascade
+from de_assets.partitions import hours_of_day
+from de_checks.per_key import Target
+
+# The first day has four hours only, as when a log begins in the evening.
+hours = dg.HourlyPartitionsDefinition("2024-10-10-20:00", end_date="2024-10-12-00:00")
+days = dg.DailyPartitionsDefinition("2024-10-10", end_date="2024-10-12")
+REFERENCE = dg.AssetSelection.assets("users")
+
+
+@dg.asset
+def users() -> None: ...
+
+
+@dg.asset(partitions_def=hours, backfill_policy=dg.BackfillPolicy.single_run())
+def bronze() -> None: ...
+
+
+@dg.asset_check(asset=bronze, partitions_def=hours, blocking=True)
+def bronze_is_good(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(passed="gate" not in context.run.tags)
+
+
+@dg.asset(
+    partitions_def=hours,
+    deps=[bronze, users],
+    automation_condition=late_cascade(REFERENCE),
+    backfill_policy=dg.BackfillPolicy.single_run(),
+)
+def silver(context: dg.AssetExecutionContext) -> None:
+    if "breaks" in context.run.tags:
+        raise dg.Failure("broken on purpose")
+
+
+@dg.asset(
+    partitions_def=days,
+    deps=[dg.AssetDep(silver, partition_mapping=hours_of_day)],
+    automation_condition=late_cascade(),
+)
+def gold() -> None: ...
+
+
+@dg.asset(
+    partitions_def=days,
+    deps=[dg.AssetDep(bronze, partition_mapping=hours_of_day)],
+    automation_condition=late_cascade(),
+)
+def daily_bronze() -> None: ...
+
+
+@dg.asset(deps=[users], automation_condition=gated())
+def user_report() -> None: ...
+
+
+ASSETS = [users, bronze, silver, gold, daily_bronze, user_report]
+DEFS = dg.Definitions(assets=ASSETS, asset_checks=[bronze_is_good])
+
+
+def hour(day: int, of_day: int) -> str:
+    return f"2024-10-{day:02}-{of_day:02}:00"
+
+
+@dataclass
+class Platform:
+    """An instance, and the daemon's memory between its ticks."""
+
+    instance: dg.DagsterInstance
+    cursor: Any = None
+
+    def tick(self) -> dict[str, set[str | None]]:
+        """Evaluate all conditions once; what is requested, by asset."""
+        result = dg.evaluate_automation_conditions(DEFS, self.instance, cursor=self.cursor)
+        self.cursor = result.cursor
+        wanted = {a.key.to_user_string(): set(result.get_requested_partitions(a.key)) for a in ASSETS}
+        return {name: keys for name, keys in wanted.items() if keys}
+
+    def written(self, asset: dg.AssetsDefinition, *keys: str | None) -> None:
+        """Record materialisations, each as a run of its own would have."""
+        for key in keys or (None,):
+            self.instance.report_runless_asset_event(dg.AssetMaterialization(asset.key, partition=key))
+
+    def judged(self, *keys: str, passed: bool = True) -> None:
+        """Record the gate's verdict on what is there now."""
+        for key in keys:
+            wanted = dg.AssetRecordsFilter(asset_key=bronze.key, asset_partitions=[key])
+            at = self.instance.fetch_materializations(wanted, limit=1).records[0]
+            evaluation = dg.AssetCheckEvaluation(
+                asset_key=bronze.key,
+                check_name="bronze_is_good",
+                passed=passed,
+                metadata={},
+                partition=key,
+                blocking=True,
+                target_materialization_data=Target(storage_id=at.storage_id, run_id=at.run_id, timestamp=at.timestamp),
+            )
+            event = dg.DagsterEvent("ASSET_CHECK_EVALUATION", job_name="gate", event_specific_data=evaluation)
+            self.instance.report_dagster_event(event, run_id=uuid4().hex)
+
+    def landed(self, *keys: str) -> None:
+        """Bronze is written and passes its gate."""
+        self.written(bronze, *keys)
+        self.judged(*keys)
+
+    def planned(self, asset: dg.AssetsDefinition, key: str) -> dg.DagsterRun:
+        """A run of one key that has been created and has not ended."""
+        job = DEFS.resolve_implicit_global_asset_job_def().get_subset(asset_selection={asset.key})
+        return self.instance.create_run_for_job(job, tags={"dagster/partition": key})
+
+
+@pytest.fixture
+def platform() -> Iterator[Platform]:
+    """A day and the morning of the next, all computed and passed, and a daemon that has seen it."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        platform = Platform(instance)
+        platform.written(users)
+        platform.written(user_report)
+        there = hours.get_partition_keys()[:8]
+        platform.landed(*there)
+        platform.written(silver, *there)
+        platform.written(gold, "2024-10-10")
+        platform.written(daily_bronze, "2024-10-10")
+        assert platform.tick() == {}
+        yield platform
+
+
+@pytest.mark.pattern("late_data_detector")
+def test_late_hour_flows_to_exactly_its_hour_and_day(platform: Platform) -> None:
+    platform.landed(hour(10, 21))  # six hours older than the newest one
+    assert platform.tick() == {"silver": {hour(10, 21)}, "daily_bronze": {"2024-10-10"}}
+    platform.written(silver, hour(10, 21))
+    platform.written(daily_bronze, "2024-10-10")
+    assert platform.tick() == {"gold": {"2024-10-10"}}
+    platform.written(gold, "2024-10-10")
+    assert platform.tick() == {}
+
+
+def test_several_updates_before_a_tick_make_one_request(platform: Platform) -> None:
+    for _ in range(3):
+        platform.landed(hour(10, 21))
+    platform.landed(hour(10, 22))
+    assert platform.tick() == {"silver": {hour(10, 21), hour(10, 22)}, "daily_bronze": {"2024-10-10"}}
+    assert platform.tick() == {}
+
+
+def test_blocked_partition_is_held_and_released(platform: Platform) -> None:
+    platform.written(bronze, hour(10, 21))
+    platform.judged(hour(10, 21), passed=False)
+    platform.landed(hour(10, 22))
+    # The good hour goes on. The day waits for all its hours: one that did not pass is enough to hold it.
+    assert platform.tick() == {"silver": {hour(10, 22)}}
+    assert platform.tick() == {}
+    platform.landed(hour(10, 21))
+    assert platform.tick() == {"silver": {hour(10, 21)}, "daily_bronze": {"2024-10-10"}}
+
+
+def test_partition_that_no_gate_has_judged_yet_is_held(platform: Platform) -> None:
+    platform.written(bronze, hour(10, 21))  # the verdict on the previous content does not count
+    assert platform.tick() == {}
+    platform.judged(hour(10, 21))
+    assert platform.tick() == {"silver": {hour(10, 21)}, "daily_bronze": {"2024-10-10"}}
+
+
+def test_reference_is_neither_followed_nor_awaited(platform: Platform) -> None:
+    platform.written(users)
+    assert platform.tick() == {"user_report": {None}}
+    platform.planned(users, "")
+    platform.landed(hour(10, 21))
+    assert platform.tick()["silver"] == {hour(10, 21)}
+
+
+@pytest.mark.pattern("aligned_fan_in")
+def test_day_is_requested_once_when_its_last_hour_is_there() -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        platform = Platform(instance)
+        platform.tick()
+        for of_day in (*range(12), *range(13, 24)):
+            platform.written(silver, hour(11, of_day))
+            assert "gold" not in platform.tick()
+        platform.written(silver, hour(11, 12))
+        assert platform.tick()["gold"] == {"2024-10-11"}
+        platform.written(gold, "2024-10-11")
+        assert "gold" not in platform.tick()
+
+
+def test_failed_run_is_not_requested_again_until_something_changes(platform: Platform) -> None:
+    platform.landed(hour(10, 21))
+    assert platform.tick()["silver"] == {hour(10, 21)}
+    failed = dg.materialize(
+        [silver], partition_key=hour(10, 21), tags={"breaks": ""}, instance=platform.instance, raise_on_error=False
+    )
+    assert not failed.success
+    for _ in range(3):
+        assert "silver" not in platform.tick()
+    platform.landed(hour(10, 21))
+    assert platform.tick()["silver"] == {hour(10, 21)}
+
+
+def test_change_while_the_downstream_is_computed_is_not_forgotten(platform: Platform) -> None:
+    platform.landed(hour(10, 21))
+    assert platform.tick()["silver"] == {hour(10, 21)}
+    run = platform.planned(silver, hour(10, 21))
+    assert platform.tick() == {}
+    platform.landed(hour(10, 21))  # the run has read the previous content
+    assert "silver" not in platform.tick()
+    platform.written(silver, hour(10, 21))
+    platform.instance.report_run_canceled(run)
+    assert platform.tick()["silver"] == {hour(10, 21)}
+    platform.written(silver, hour(10, 21))
+    assert "silver" not in platform.tick()
+
+
+def test_change_right_after_a_request_asks_again(platform: Platform) -> None:
+    platform.landed(hour(10, 21))
+    assert platform.tick()["silver"] == {hour(10, 21)}
+    platform.landed(hour(10, 21))
+    platform.written(silver, hour(10, 21))
+    assert platform.tick()["silver"] == {hour(10, 21)}
+    assert "silver" not in platform.tick()
+
+
+def test_keys_that_a_range_run_skipped_are_computed_later(platform: Platform) -> None:
+    """One bad hour fails the gate of a range, and the run skips silver for all its hours."""
+    first, bad, last = (hour(10, h) for h in (20, 21, 22))
+
+    tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last, "gate": "red"}
+    job = DEFS.resolve_implicit_global_asset_job_def()
+    run = job.execute_in_process(
+        asset_selection=[bronze.key, silver.key], tags=tags, instance=platform.instance, raise_on_error=False
+    )
+    assert not run.success
+    platform.judged(first, last)
+    platform.judged(bad, passed=False)
+    assert platform.tick()["silver"] == {first, last}
+    platform.landed(bad)
+    assert platform.tick()["silver"] == {bad}
+
+
+def test_run_that_computed_both_asks_for_what_follows_only(platform: Platform) -> None:
+    dg.materialize([bronze, bronze_is_good, silver], partition_key=hour(10, 21), instance=platform.instance)
+    assert platform.tick() == {"gold": {"2024-10-10"}, "daily_bronze": {"2024-10-10"}}
+    assert platform.tick() == {}
+
+
+def test_runs_by_hand_in_the_right_order_ask_for_nothing(platform: Platform) -> None:
+    platform.landed(hour(10, 21))
+    platform.written(silver, hour(10, 21))
+    platform.written(gold, "2024-10-10")
+    platform.written(daily_bronze, "2024-10-10")
+    assert platform.tick() == {}
+
+
+def test_run_by_hand_before_the_change_is_outdated(platform: Platform) -> None:
+    platform.written(silver, hour(10, 21))
+    platform.landed(hour(10, 21))
+    assert platform.tick()["silver"] == {hour(10, 21)}
+
+
+def test_never_computed_partitions_are_caught_up_once() -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        platform = Platform(instance)
+        platform.landed(hour(10, 21), hour(10, 22))
+        assert platform.tick() == {"silver": {hour(10, 21), hour(10, 22)}}
+        assert platform.tick() == {}

@@ -1,0 +1,72 @@
+"""The files that start the platform: `dagster.yaml`, `workspace.yaml`, and what is on from the first start."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+
+from de_assets.dashboards.definitions import defs as dashboards
+from de_assets.definitions import defs
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> dg.DagsterInstance:
+    shutil.copy(PROJECT / "dagster.yaml", tmp_path)
+    return dg.DagsterInstance.from_config(str(tmp_path))
+
+
+def test_instance_is_what_the_file_says(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    with instance:
+        assert instance.telemetry_enabled is False
+        assert instance.run_retries_enabled
+        assert instance.run_retries_max_retries == 2
+        assert instance.run_retries_retry_on_asset_or_op_failure is False
+        assert instance.run_monitoring_enabled
+        concurrency = instance.get_concurrency_config()
+        assert concurrency.run_queue_config.max_concurrent_runs == 4
+        assert concurrency.pool_config.default_pool_limit == 1
+        assert Path(instance.root_directory) == tmp_path
+        assert "Sqlite" in type(instance.run_storage).__name__
+
+
+def test_run_queue_is_not_configured_twice() -> None:
+    """Dagster refuses `run_queue` beside `concurrency`."""
+    assert not {"run_queue", "run_coordinator"} & set(yaml.safe_load((PROJECT / "dagster.yaml").read_text()))
+
+
+def test_workspace_has_two_locations() -> None:
+    origins = WorkspaceFileTarget([str(PROJECT / "workspace.yaml")]).create_origins()
+    modules = {origin.location_name: origin.loadable_target_origin.module_name for origin in origins}
+    assert modules == {"de_assets": "de_assets.definitions", "dashboards": "de_assets.dashboards.definitions"}
+
+
+def test_locations_load() -> None:
+    for location in (defs, dashboards):
+        dg.Definitions.validate_loadable(location)
+
+
+def test_automation_is_on_from_the_first_start() -> None:
+    sensors = {s.name: s.default_status for location in (defs, dashboards) for s in location.sensors or []}
+    assert set(sensors) == {"visits_hour_landed", "cascade", "alerts", "news_from_gold"}
+    assert set(sensors.values()) == {dg.DefaultSensorStatus.RUNNING}
+    assert [(s.name, s.default_status) for s in defs.schedules] == [
+        ("devices_reload", dg.DefaultScheduleStatus.RUNNING)
+    ]
+
+
+def test_no_asset_relies_on_eager() -> None:
+    """`eager` ignores late partitions and gates: the named conditions are used instead."""
+    graph = defs.resolve_asset_graph()
+    labels = {
+        condition.get_label()
+        for key in graph.materializable_asset_keys
+        if (condition := graph.get(key).automation_condition) is not None
+    }
+    assert labels <= {"gated", "late_cascade", "polled", "computed_once"}

@@ -1,0 +1,203 @@
+"""The blog's graph against the simulator's record of every defect: what was injected is what was found, hour by hour."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+
+from de_assets.cli.stages import Outcome, materialise
+from de_assets.definitions import defs
+from de_assets.partitions import CALENDAR, hourly
+from de_assets.sources.landing import MARKER, hour_folder
+from de_assets.sources.simulator import Defect, Irregularities, Truth, World, hours_between, land_devices, land_visits
+from de_resources.settings import Settings
+from de_resources.spark import SparkEngine
+
+RATES = Irregularities(duplicates=0.05, late=0.07, malformed=0.03, missing=0.03, future=0.01, out_of_order=0.05)
+ABSENT = {"postgres": "not started here", "kafka": "not started here"}
+HOURS = hours_between(CALENDAR.start, CALENDAR.start + timedelta(days=1))
+
+
+class Lakehouse:
+    """A lake filled once for this module, the truth about it, and the instance that remembers the runs."""
+
+    def __init__(self, settings: Settings, instance: dg.DagsterInstance) -> None:
+        self.settings, self.instance = settings, instance
+        self.truth = Truth(settings.landing)
+        self.outcomes: dict[str, Outcome] = {}
+
+    def rows(self, name: str) -> list[dict[str, object]]:
+        rows: list[dict[str, object]] = DeltaTable(f"{self.settings.lake_root}/{name}").to_pyarrow_table().to_pylist()
+        return rows
+
+    def per_hour(self, name: str, column: str) -> Counter[datetime]:
+        return Counter(row[column] for row in self.rows(name))  # type: ignore[misc]
+
+    def fill(self) -> None:
+        for outcome in materialise(defs, self.instance, self.settings, absent=ABSENT, started=lambda _: None):
+            self.outcomes[outcome.stage.name] = outcome
+
+
+@pytest.fixture(scope="module")
+def lakehouse(home: Path, engine: SparkEngine) -> Iterator[Lakehouse]:
+    assert engine.spark_session is not None  # the runs below find this session
+    settings = Settings.from_environment()
+    world = World(seed=11, epoch=CALENDAR.start - timedelta(days=180), users=60, guests=200)
+    land_visits(settings.landing, world, HOURS, per_hour=100, irregularities=RATES)
+    land_devices(settings.landing, world, CALENDAR.start)
+    with dg.instance_for_test() as instance:
+        filled = Lakehouse(settings, instance)
+        filled.fill()
+        yield filled
+
+
+def expected(lakehouse: Lakehouse, *kinds: str) -> Counter[datetime]:
+    return Counter({h: n for h in HOURS if (n := sum(lakehouse.truth.hour(h).counts[k] for k in kinds))})
+
+
+def test_nothing_failed_and_what_was_left_out_says_why(lakehouse: Lakehouse) -> None:
+    for outcome in lakehouse.outcomes.values():
+        assert not outcome.failures, outcome
+        needs = set(outcome.stage.needs)
+        assert (outcome.left_out is not None) == bool(needs), outcome
+        if needs:
+            assert "not started here" in str(outcome.left_out)
+
+
+@pytest.mark.pattern("dead_letter", "incremental_loader")
+def test_every_line_is_a_visit_or_a_dead_letter(lakehouse: Lakehouse) -> None:
+    valid = lakehouse.per_hour("bronze/visits", "landing_hour")
+    dead = lakehouse.per_hour("bronze/visits_dead_letter", "landing_hour")
+    assert dead == expected(lakehouse, Defect.MALFORMED, Defect.MISSING)
+    assert valid + dead == Counter({h: lakehouse.truth.hour(h).lines for h in HOURS})
+
+
+@pytest.mark.pattern("dead_letter")
+def test_a_dead_letter_names_its_field_and_keeps_its_payload(lakehouse: Lakehouse) -> None:
+    missing = Counter(
+        str(d["detail"]).split(":")[0] for h in HOURS for d in lakehouse.truth.hour(h).rows(Defect.MISSING)
+    )
+    letters = lakehouse.rows("bronze/visits_dead_letter")
+    assert Counter(row["field"] for row in letters if row["field"]) == missing
+    assert all(row["payload"] and row["reason"] for row in letters)
+
+
+@pytest.mark.pattern("windowed_deduplicator", "late_data_detector")
+def test_duplicates_and_late_visits_are_those_that_were_injected(lakehouse: Lakehouse) -> None:
+    late = {row["visit_id"]: row["lateness_seconds"] for row in lakehouse.rows("silver/visits_late")}
+    assert set(late) == {i for h in HOURS for k in (Defect.LATE, Defect.FUTURE) for i in lakehouse.truth.hour(h).ids(k)}
+    future = {i for h in HOURS for i in lakehouse.truth.hour(h).ids(Defect.FUTURE)}
+    assert {i for i, seconds in late.items() if seconds < 0} == future  # type: ignore[operator]
+    valid = lakehouse.per_hour("silver/visits", "event_hour")
+    on_time = {
+        h: t.processable - t.counts[Defect.LATE] - t.counts[Defect.FUTURE]
+        for h, t in ((h, lakehouse.truth.hour(h)) for h in HOURS)
+    }
+    assert valid == Counter(on_time)
+    ids = [row["visit_id"] for row in lakehouse.rows("silver/visits")]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.pattern("wrapper")
+def test_the_landed_line_stays_beside_the_computed_columns(lakehouse: Lakehouse) -> None:
+    landed = set((hour_folder(lakehouse.settings.landing, HOURS[7]) / "part-00000.json").read_bytes().split(b"\n"))
+    rows = [row for row in lakehouse.rows("silver/visits") if row["event_hour"] == HOURS[7]]
+    assert rows
+    assert all(str(row["raw"]).encode() in landed for row in rows)
+
+
+@pytest.mark.pattern("static_joiner")
+def test_enrichment_keeps_every_visit_once(lakehouse: Lakehouse) -> None:
+    visits = Counter(row["visit_id"] for row in lakehouse.rows("silver/visits"))
+    enriched = lakehouse.rows("silver/visits_enriched")
+    assert Counter(row["visit_id"] for row in enriched) == visits
+    assert any(row["device_name"] for row in enriched)
+    assert not any(row["is_registered"] for row in enriched)  # there is no database here, hence no users
+
+
+@pytest.mark.pattern("distributed_aggregator", "aligned_fan_in")
+def test_the_cube_reconciles_with_the_visits(lakehouse: Lakehouse) -> None:
+    cube = lakehouse.rows("gold/visits_cube_daily")
+    enriched = lakehouse.rows("silver/visits_enriched")
+    total = [row for row in cube if row["grouping"] == 7]
+    assert [row["visits"] for row in total] == [len(enriched)]
+    assert total[0]["users"] == len({row["user_id"] for row in enriched})
+    by_device = {row["device_type"]: row["users"] for row in cube if row["grouping"] == 5}
+    seen: dict[object, set[object]] = {}
+    for row in enriched:
+        seen.setdefault(row["device_type"], set()).add(row["user_id"])
+    assert by_device == {device: len(users) for device, users in seen.items()}
+
+
+def test_sessions_hold_every_visit_once_and_respect_the_gap(lakehouse: Lakehouse) -> None:
+    times: dict[object, list[datetime]] = {}
+    for row in lakehouse.rows("silver/visits_enriched"):
+        times.setdefault(row["user_id"], []).append(row["event_time"])  # type: ignore[arg-type]
+    expected_sessions = Counter()
+    for user, moments in times.items():
+        ordered = sorted(moments)
+        breaks = sum(b - a >= timedelta(minutes=30) for a, b in pairwise(ordered))
+        expected_sessions[user] = breaks + 1
+    found = lakehouse.rows("gold/sessions")
+    assert Counter(row["user_id"] for row in found) == expected_sessions
+    assert sum(row["visits"] for row in found) == sum(map(len, times.values()))  # type: ignore[misc]
+
+
+@pytest.mark.pattern("full_loader", "merger")
+def test_devices_that_vanish_from_the_dump_are_marked_and_return(lakehouse: Lakehouse) -> None:
+    folder = lakehouse.settings.landing / "devices"
+    whole = (folder / "devices.json").read_text().splitlines(keepends=True)
+    try:
+        (folder / "devices.json").write_text("".join(whole[1:]))
+        assert _run(lakehouse, "bronze/devices", "silver/devices").success
+        assert [row["is_deleted"] for row in lakehouse.rows("silver/devices")].count(True) == 1
+    finally:
+        (folder / "devices.json").write_text("".join(whole))
+    assert _run(lakehouse, "bronze/devices", "silver/devices").success
+    assert not any(row["is_deleted"] for row in lakehouse.rows("silver/devices"))
+
+
+@pytest.mark.pattern("incremental_loader", "data_overwrite")
+def test_a_rerun_of_an_hour_leaves_the_same_rows(lakehouse: Lakehouse) -> None:
+    names = (
+        "bronze/visits",
+        "bronze/visits_dead_letter",
+        "silver/visits",
+        "silver/visits_late",
+        "silver/visits_enriched",
+    )
+    before = {name: _multiset(lakehouse.rows(name)) for name in names}
+    assert _run(lakehouse, *names, partition="2024-10-10-05:00").success
+    assert {name: _multiset(lakehouse.rows(name)) for name in names} == before
+
+
+@pytest.mark.pattern("readiness_marker")
+def test_an_hour_without_its_marker_is_not_read(lakehouse: Lakehouse) -> None:
+    marker = hour_folder(lakehouse.settings.landing, HOURS[3]) / MARKER
+    marker.unlink()
+    try:
+        before = _multiset(lakehouse.rows("bronze/visits"))
+        result = _run(lakehouse, "bronze/visits", "bronze/visits_dead_letter", partition=hourly.get_partition_keys()[3])
+        assert not result.success
+        assert "`_SUCCESS`" in str(result.get_step_failure_events()[0].step_failure_data.error)
+        assert _multiset(lakehouse.rows("bronze/visits")) == before
+    finally:
+        marker.touch()
+
+
+def _run(lakehouse: Lakehouse, *assets: str, partition: str | None = None) -> dg.ExecuteInProcessResult:
+    return defs.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=lakehouse.instance,
+        asset_selection=[dg.AssetKey(a.split("/")) for a in assets],
+        partition_key=partition,
+        raise_on_error=False,
+    )
+
+
+def _multiset(rows: list[dict[str, object]]) -> Counter[str]:
+    return Counter(repr(sorted(row.items())) for row in rows)

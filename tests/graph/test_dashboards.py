@@ -1,0 +1,215 @@
+"""The second code location: it reads gold without a JVM, hears of news, and does not need the first one."""
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from dagster_delta import LocalConfig
+from deltalake import write_deltalake
+
+from de_assets.dashboards import gold
+from de_assets.dashboards.chart import Series, bar_and_line, nice_ticks
+from de_assets.dashboards.daily_traffic import ReportFolder, daily_traffic
+from de_assets.dashboards.definitions import defs
+from de_assets.dashboards.gold import GoldMissing, GoldReader
+from de_assets.dashboards.report import html_of, markdown_table_of
+from de_assets.dashboards.traffic import Day
+
+PROJECT = Path(__file__).resolve().parents[2]
+TENTH, ELEVENTH = dt.date(2024, 10, 10), dt.date(2024, 10, 11)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def write_gold(lake: Path) -> None:
+    """Two days of the cube with a subtotal each, and their sessions, as the first location stores them."""
+    cube = pa.table(
+        {
+            "event_date": [TENTH, TENTH, ELEVENTH, ELEVENTH],
+            "grouping": pa.array([7, 3, 7, 3], pa.int32()),
+            "country": pa.array([None, "PL", None, "PL"], pa.string()),
+            "visits": pa.array([120, 60, 200, 90], pa.int64()),
+            "users": pa.array([30, 20, 50, 25], pa.int64()),
+            "bot_visits": pa.array([5, 1, 7, 2], pa.int64()),
+        }
+    )
+    sessions = pa.table({"session_id": ["a", "b", "c"], "event_date": [TENTH, TENTH, ELEVENTH]})
+    write_deltalake(str(lake / "gold" / "visits_cube_daily"), cube, partition_by=["event_date"])
+    write_deltalake(str(lake / "gold" / "sessions"), sessions, partition_by=["event_date"])
+
+
+def draw(lake: Path, pages: Path) -> dg.ExecuteInProcessResult:
+    reader = GoldReader(root_uri=str(lake), storage_options=LocalConfig())
+    return dg.materialize(
+        [*gold.tables, daily_traffic], resources={gold.READER: reader, "reports": ReportFolder(root=str(pages))}
+    )
+
+
+@pytest.mark.pattern("isolated_sequencer")
+def test_page_shows_what_gold_holds(lake: Path, tmp_path: Path) -> None:
+    write_gold(lake)
+    result = draw(lake, tmp_path / "pages")
+    metadata = result.asset_materializations_for_node("dashboards__daily_traffic")[0].metadata
+    assert (metadata["days"].value, metadata["newest_day"].value) == (2, "2024-10-11")
+    assert "| 2024-10-11 | 200 | 7 | 50 | 1 | 200.0 |" in metadata["table"].value
+    assert "| 2024-10-10 | 120 | 5 | 30 | 2 | 60.0 |" in metadata["table"].value
+    page = Path(metadata["report"].value).read_text()
+    assert "<td>120</td>" in page
+    assert "<svg" in page
+    assert metadata["plot"].value.startswith("![Daily traffic](data:image/svg+xml;base64,")
+    assert [p.name for p in (tmp_path / "pages").iterdir()] == ["daily_traffic.html"]
+
+
+def test_missing_gold_is_said_clearly(lake: Path, tmp_path: Path) -> None:
+    with pytest.raises(GoldMissing, match=r"`gold/visits_cube_daily` does not exist .* code location `de_assets`"):
+        draw(lake, tmp_path)
+
+
+def test_reading_leaves_the_logging_level_alone(lake: Path, tmp_path: Path) -> None:
+    import logging
+
+    write_gold(lake)
+    before = logging.getLogger().level
+    draw(lake, tmp_path)
+    assert logging.getLogger().level == before
+
+
+class Newsroom:
+    """An instance that hears of gold, and the location's condition."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self.instance, self.cursor = instance, None
+
+    def wrote(self, *keys: dg.AssetKey) -> None:
+        for key in keys:
+            self.instance.report_runless_asset_event(dg.AssetMaterialization(key, partition="2024-10-10"))
+
+    def asks(self) -> bool:
+        result = dg.evaluate_automation_conditions(defs, self.instance, cursor=self.cursor)
+        self.cursor = result.cursor
+        return bool(result.total_requested)
+
+
+@pytest.fixture
+def newsroom() -> Iterator[Newsroom]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Newsroom(instance)
+
+
+@pytest.mark.pattern("isolated_sequencer")
+def test_dashboard_follows_gold(newsroom: Newsroom) -> None:
+    assert not newsroom.asks()
+    newsroom.wrote(gold.VISITS_CUBE_DAILY)
+    assert not newsroom.asks()  # the other table was never written
+    newsroom.wrote(gold.SESSIONS)
+    assert newsroom.asks()
+    assert not newsroom.asks()  # also when its run failed
+    newsroom.wrote(gold.SESSIONS, gold.VISITS_CUBE_DAILY, gold.SESSIONS)
+    assert newsroom.asks()
+    newsroom.wrote(daily_traffic.key)
+    assert not newsroom.asks()
+
+
+BROKEN = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Broken(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        ours = name.startswith(("de_assets.", "de_checks")) and not name.startswith("de_assets.dashboards")
+        if ours or name.split(".")[0] in ("pyspark", "py4j"):
+            raise ImportError(f"{name} is broken")
+
+sys.meta_path.insert(0, Broken())
+"""
+
+
+@pytest.mark.pattern("isolated_sequencer")
+def test_location_loads_and_runs_while_the_other_is_broken(lake: Path, tmp_path: Path) -> None:
+    """Every module of ours outside the location, and the engine, fails to import in that process."""
+    write_gold(lake)
+    (tmp_path / "sitecustomize.py").write_text(BROKEN)
+    program = (
+        "import dagster as dg\n"
+        "from de_assets.dashboards.definitions import defs\n"
+        "dg.Definitions.validate_loadable(defs)\n"
+        "assert defs.resolve_implicit_global_asset_job_def().execute_in_process().success\n"
+        "try:\n    import de_assets.definitions\nexcept ImportError as error:\n    print(error)\n"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{PROJECT}",
+        "LAKE_ROOT": str(lake),
+        "DE_HOME": str(tmp_path / "home"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "is broken" in done.stdout
+    assert (tmp_path / "home" / "dashboards" / "daily_traffic.html").exists()
+
+
+def test_location_has_no_keys_of_its_own_for_gold() -> None:
+    """The external tables are the ones that the first location makes: a renamed table would leave this one waiting."""
+    from de_assets.definitions import defs as first
+
+    produced = first.resolve_asset_graph().materializable_asset_keys
+    assert {gold.VISITS_CUBE_DAILY, gold.SESSIONS} <= produced, "`dashboards/daily_traffic` reads these tables"
+
+
+def parsed(svg: str) -> ElementTree.Element:
+    return ElementTree.fromstring(svg)  # noqa: S314 - our own text
+
+
+def days(count: int) -> list[Day]:
+    return [Day(TENTH + dt.timedelta(n), visits=10 * n, users=n, bot_visits=0, sessions=n) for n in range(count)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 92])
+def test_chart_is_valid_svg_with_one_bar_per_day(count: int) -> None:
+    values = [10.0 * n for n in range(count)]
+    series = Series("Visits", "#000", values), Series("Visitors", "#111", values)
+    root = parsed(bar_and_line("T", [str(n) for n in range(count)], *series, x_label="x", y_label="y"))
+    bars = [r for r in root.iter(f"{SVG}rect") if r.get("x") and r.get("y") != "10"]
+    assert len(bars) == count
+    assert len([t for t in root.iter(f"{SVG}text")]) < 40
+    assert all(float(r.get("height", -1)) >= 0 for r in root.iter(f"{SVG}rect"))
+
+
+def test_chart_escapes_text() -> None:
+    svg = bar_and_line(
+        "<T&>", ["<b>"], Series("<s>", "#000", [1]), Series("l", "#000", [1]), x_label="<x>", y_label="y"
+    )
+    parsed(svg)
+    assert "<b>" not in svg
+
+
+def test_chart_refuses_series_of_another_length() -> None:
+    with pytest.raises(ValueError, match="`b` has 2 values for 1 labels"):
+        bar_and_line("T", ["x"], Series("b", "#000", [1, 2]), Series("l", "#000", [1]), x_label="x", y_label="y")
+
+
+@pytest.mark.parametrize(
+    ("top", "ticks"),
+    [(0, [0, 1]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (97, [0, 20, 40, 60, 80, 100]), (2896, [0, 1000, 2000, 3000])],
+)
+def test_ticks_are_round_and_reach_the_top(top: float, ticks: list[float]) -> None:
+    assert nice_ticks(top) == pytest.approx(ticks)
+
+
+def test_report_of_no_day() -> None:
+    assert "no day yet" in html_of([])
+    assert len(markdown_table_of([]).splitlines()) == 2
+
+
+def test_newest_day_comes_first() -> None:
+    page = html_of(days(3))
+    assert page.index("<td>2024-10-12</td>") < page.index("<td>2024-10-10</td>")
+    assert "2024-10-10 to 2024-10-12" in page

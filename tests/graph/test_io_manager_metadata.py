@@ -1,0 +1,217 @@
+"""Online Observer: what every materialisation tells about its write, and that telling it costs no look at the data."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from io_manager_support import CHANGES, ORDERS, Shop, asset
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_resources.delta.crash_points import at
+from de_resources.delta.log import TableLog
+from de_resources.spark import SparkEngine
+
+pytestmark = pytest.mark.pattern("online_observer")
+
+DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
+ORDER = "id long, day date, amount double, email string"
+DAY = date(2024, 1, 1)
+
+
+@pytest.fixture
+def shop(engine: SparkEngine, lake: Path) -> Shop:
+    return Shop(engine, lake)
+
+
+def orders(shop: Shop, rows: list[tuple[object, ...]]) -> dg.AssetsDefinition:
+    return asset(
+        "orders", lambda _: shop.frame(rows, ORDER).coalesce(1), partitions=DAILY, partition_expr="day", contract=ORDERS
+    )
+
+
+def test_the_metadata_is_complete(shop: Shop) -> None:
+    rows: list[tuple[object, ...]] = [
+        (1, DAY, 5.0, "secret@example.org"),
+        (None, DAY, -1.0, "a|b\n# forged"),
+        (3, DAY, None, None),
+        (4, DAY, 2000.0, None),
+    ]
+    result = shop.run(orders(shop, rows), key="2024-01-01")
+    found = shop.metadata(result, "orders")
+    log = shop.log("orders")
+    assert found["delta/version"] == log.version
+    assert found["delta/operation"] == "WRITE"
+    assert found["delta/files_added"] == log.files().num_rows
+    assert found["delta/bytes_added"] == sum(log.files().column("size_bytes").to_pylist())
+    assert found["delta/files_removed"] == 0
+    assert found["duration_seconds"] > 0
+    assert found["engine"] == "local[2]"
+    assert found["slice"] == "2024-01-01"
+    assert found["dagster/table_name"] == "silver.orders"
+    assert found["contract/rows"] == 4
+    assert found["dagster/partition_row_count"] == 4
+    assert found["contract/violations"] == {"id_present": 1, "amount_greater_than_or_equal_to": 1, "small": 2}
+
+    schema = found["dagster/column_schema"]
+    columns = {c.name: c for c in schema.columns}
+    assert [c.name for c in schema.columns] == ["id", "day", "amount", "email"]
+    assert columns["id"].type == "bigint"
+    assert columns["id"].description == "Identity of the order"
+    assert not columns["id"].constraints.nullable
+    assert columns["id"].constraints.unique
+    assert columns["amount"].constraints.other == ["(`amount` IS NULL OR `amount` >= 0)"]
+    assert dict(columns["email"].tags) == {"personal": ""}
+
+    preview = found["preview"]
+    assert "secret@example.org" not in preview
+    assert "•••" in preview
+    assert "forged" not in preview
+    assert len(preview.splitlines()) == 2 + 4
+
+
+def test_the_data_version_is_deltas_version(shop: Shop) -> None:
+    definition = orders(shop, [(1, DAY, 1.0, None)])
+    for _ in range(2):
+        shop.run(definition, key="2024-01-01")
+        record = shop.instance.get_latest_materialization_event(dg.AssetKey(["silver", "orders"]))
+        assert record is not None
+        materialization = record.asset_materialization
+        assert materialization is not None
+        assert (materialization.tags or {})["dagster/data_version"] == str(shop.version("orders"))
+
+
+def test_column_lineage_leads_to_the_parents(shop: Shop) -> None:
+    source = orders(shop, [(1, DAY, 1.0, None)])
+
+    @dg.asset(key=["silver", "totals"], ins={"orders": dg.AssetIn(["silver", "orders"])})
+    def totals(orders: DataFrame) -> DataFrame:
+        return orders.groupBy("day").agg(F.sum("amount").alias("total"))
+
+    shop.run(source, key="2024-01-01")
+    result = shop.run(source, totals, select=[totals])
+    lineage = shop.metadata(result, "totals")["dagster/column_lineage"].deps_by_column
+    parent = dg.AssetKey(["silver", "orders"])
+    assert [(d.asset_key, d.column_name) for d in lineage["total"]] == [(parent, "amount")]
+    assert [(d.asset_key, d.column_name) for d in lineage["day"]] == [(parent, "day")]
+
+
+def test_an_emptied_slice_previews_no_other_partition(shop: Shop) -> None:
+    rows: list[tuple[object, ...]] = [(2, date(2024, 1, 2), 1.0, None)]
+    definition = orders(shop, rows)
+    shop.run(definition, key="2024-01-02")
+    rows.clear()
+    found = shop.metadata(shop.run(definition, key="2024-01-01"), "orders")
+    assert found["preview"] == "The write added no rows."
+    assert found["dagster/partition_row_count"] == 0
+
+
+def test_a_preview_that_fails_does_not_fail_the_write(shop: Shop) -> None:
+    def hide(_: str) -> None:
+        for file in (shop.root / "silver" / "orders").rglob("*.parquet"):
+            file.rename(file.with_suffix(".hidden"))
+
+    with at("after_commit", hide):
+        result = shop.run(orders(shop, [(1, DAY, 1.0, None)]), key="2024-01-01")
+    assert shop.metadata(result, "orders")["preview"].startswith("No preview: FileNotFoundError")
+
+
+def test_rows_under_a_deletion_vector_are_neither_counted_nor_shown(shop: Shop) -> None:
+    shop.config = {"table_config": {"delta.enableDeletionVectors": "true"}}
+    rows = [(i, i, f"{i}@example.org", False) for i in range(10)]
+    merged = asset(
+        "changes",
+        lambda _: shop.frame(rows, "id long, seq long, email string, gone boolean").coalesce(1),
+        contract=CHANGES,
+        mode="merge",
+        merge_vanished="delete",
+    )
+    shop.run(merged)
+    rows = rows[5:]
+    found = shop.metadata(shop.run(merged), "changes")
+    log = shop.log("changes")
+    assert sum(r or 0 for r in log.files().column("num_records").to_pylist()) == 10, "the rows are still in the file"
+    assert found["dagster/row_count"] == 5
+    assert [r["id"] for r in log.first_rows(["id"], 3)] == [5, 6, 7]
+
+
+@contextmanager
+def counted_jobs(shop: Shop, group: str) -> Iterator[list[int]]:
+    jobs: list[int] = []
+    context = shop.spark.sparkContext
+    context.setJobGroup(group, group)
+    try:
+        yield jobs
+    finally:
+        jobs.extend(context.statusTracker().getJobIdsForGroup(group))
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+
+@pytest.mark.pattern("data_overwrite")
+def test_all_of_it_costs_no_job_and_no_second_look_at_the_data(shop: Shop, tmp_path: Path) -> None:
+    """The same frame written by Spark alone takes as many jobs, and every row is computed once."""
+    seen = tmp_path / "seen"
+
+    def witness(number: int) -> int:
+        with seen.open("a") as file:
+            file.write(".")
+        return number
+
+    counting = F.udf(witness, "long").asNondeterministic()
+    rows: list[tuple[object, ...]] = [(i, DAY, float(i), None) for i in range(100)]
+
+    def frame() -> DataFrame:
+        return shop.frame(rows, ORDER).withColumn("id", counting("id"))
+
+    definition = asset("orders", lambda _: frame(), partitions=DAILY, partition_expr="day", contract=ORDERS)
+    shop.run(definition, key="2024-01-01")
+    shop.run(definition, key="2024-01-01")
+    seen.unlink()
+    with counted_jobs(shop, "plain") as plain:
+        frame().write.format("delta").mode("overwrite").option("replaceWhere", "day = DATE '2024-01-01'").save(
+            shop.uri("orders")
+        )
+    assert seen.stat().st_size == 100
+    seen.unlink()
+    with counted_jobs(shop, "ours") as ours:
+        result = shop.run(definition, key="2024-01-01")
+    assert seen.stat().st_size == 100
+    assert 0 < len(ours) <= len(plain)
+    assert shop.metadata(result, "orders")["contract/rows"] == 100
+
+
+@pytest.mark.pattern("merger")
+def test_a_merge_computes_its_source_once(shop: Shop, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+
+    def witness(number: int) -> int:
+        with seen.open("a") as file:
+            file.write(".")
+        return number
+
+    counting = F.udf(witness, "long").asNondeterministic()
+    rows = [(i, i, None, False) for i in range(50)]
+    merged = asset(
+        "changes",
+        lambda _: shop.frame(rows, "id long, seq long, email string, gone boolean").withColumn("id", counting("id")),
+        contract=CHANGES,
+        mode="merge",
+        merge_order="seq",
+    )
+    found = shop.metadata(shop.run(merged), "changes")
+    assert seen.stat().st_size == 50
+    assert found["contract/rows"] == 50
+    assert found["merge/changes"] == {"insert": 50}
+
+
+def test_the_commit_is_stamped(shop: Shop) -> None:
+    result = shop.run(orders(shop, [(1, DAY, 1.0, None)]), key="2024-01-01")
+    entry = json.loads(TableLog.open(shop.uri("orders")).table.history(1)[0]["userMetadata"])  # type: ignore[union-attr]
+    assert entry["run"] == entry["origin"] == result.run_id
+    assert entry["slice"] == "2024-01-01"
+    assert entry["writer"] == "silver/orders"
+    assert entry["attempt"].startswith(result.run_id)

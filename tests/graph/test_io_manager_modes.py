@@ -1,0 +1,275 @@
+"""Write modes, schema modes and inputs: what each promises, and what each refuses."""
+
+from datetime import date
+from pathlib import Path
+from typing import Any, cast
+
+import dagster as dg
+import pytest
+from dagster_delta import SchemaMode, WriteMode
+from io_manager_support import ORDERS, Orders, Shop, asset
+from pyspark.sql import DataFrame
+
+from de_resources.delta.crash_points import at
+from de_resources.delta.frames import SchemaMismatch
+from de_resources.delta.table import TableMissing
+from de_resources.errors import PermanentError
+from de_resources.spark import SparkEngine
+
+DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
+
+
+@pytest.fixture
+def shop(engine: SparkEngine, lake: Path) -> Shop:
+    return Shop(engine, lake)
+
+
+def _fail(_: str) -> None:
+    raise ConnectionError("the engine went away")
+
+
+@pytest.mark.pattern("data_overwrite")
+class TestModes:
+    def test_overwrite_replaces_the_whole_of_an_unpartitioned_table(self, shop: Shop) -> None:
+        rows = [(1,), (2,)]
+        users = asset("users", lambda _: shop.frame(rows, "id long"))
+        shop.run(users)
+        rows = [(3,)]
+        shop.run(users)
+        assert shop.rows("users") == [(3,)]
+
+    def test_append_adds_in_every_run(self, shop: Shop) -> None:
+        users = asset("users", lambda _: shop.frame([(1,)], "id long"), mode="append")
+        shop.run(users)
+        shop.run(users)
+        assert shop.rows("users") == [(1,), (1,)]
+
+    def test_two_assets_append_to_one_table_in_one_run(self, shop: Shop) -> None:
+        """Each is a write of its own: the second is no repetition of the first."""
+        ours = asset("ours", lambda _: shop.frame([(1,)], "id long"), mode="append", root_name="all")
+        theirs = asset("theirs", lambda _: shop.frame([(2,)], "id long"), mode="append", root_name="all")
+        shop.run(ours, theirs)
+        assert shop.rows("all") == [(1,), (2,)]
+
+    def test_error_refuses_a_table_that_exists_and_only_that(self, shop: Shop) -> None:
+        users = asset("users", lambda _: shop.frame([(1,)], "id long"), mode="error")
+        with at("before_commit", _fail), pytest.raises(Exception, match="went away"):
+            shop.run(users)
+        shop.run(users)  # a first write that failed is possible again
+        assert "its mode is `error`" in str(shop.failure(users))
+        assert shop.rows("users") == [(1,)]
+
+    def test_ignore_keeps_a_table_that_exists_and_says_so(self, shop: Shop) -> None:
+        rows = [(1,)]
+        users = asset("users", lambda _: shop.frame(rows, "id long"), mode="ignore")
+        with at("before_commit", _fail), pytest.raises(Exception, match="went away"):
+            shop.run(users)
+        shop.run(users)
+        rows = [(2,)]
+        assert "its mode is `ignore`" in shop.metadata(shop.run(users), "users")["skipped"]
+        assert shop.rows("users") == [(1,)]
+
+    def test_create_or_replace_writes_the_rows_and_replaces_the_schema(self, shop: Shop) -> None:
+        shop.run(asset("users", lambda _: shop.frame([(1,)], "id long"), mode="create_or_replace"))
+        shop.run(asset("users", lambda _: shop.frame([("a", 2)], "name string, n int"), mode="create_or_replace"))
+        assert shop.rows("users") == [("a", 2)]
+
+    def test_the_managers_mode_is_the_default(self, shop: Shop) -> None:
+        shop.config = {"mode": WriteMode.append}
+        users = asset("users", lambda _: shop.frame([(1,)], "id long"))
+        shop.run(users)
+        shop.run(users)
+        assert shop.rows("users") == [(1,), (1,)]
+
+    @pytest.mark.parametrize(("option", "known"), [("mode", "create_or_replace"), ("schema_mode", "merge")])
+    def test_an_unknown_mode_is_refused_with_the_known_ones(self, shop: Shop, option: str, known: str) -> None:
+        choice: dict[str, Any] = {option: "upsert"}
+        error = shop.failure(asset("users", lambda _: shop.frame([(1,)], "id long"), **choice))
+        assert "'upsert'" in str(error)
+        assert known in str(error)
+
+    def test_no_frame_is_an_error_that_names_the_asset(self, shop: Shop) -> None:
+        @dg.asset(key=["silver", "users"])
+        def users():  # type: ignore[no-untyped-def]  # annotated, Dagster's own type check comes first
+            return None
+
+        error = shop.failure(users)
+        assert "silver/users" in str(error)
+        assert "returned None" in str(error)
+
+
+@pytest.mark.pattern("data_overwrite")
+class TestSchemas:
+    def test_all_differences_are_listed_at_once(self, shop: Shop) -> None:
+        orders = asset(
+            "orders", lambda _: shop.frame([(1, "x", 2)], "id int, extra string, amount long"), contract=ORDERS
+        )
+        error = shop.failure(orders)
+        assert isinstance(error, SchemaMismatch)
+        assert error.missing == ["day", "email"]
+        assert error.unexpected == ["extra"]
+        assert error.mistyped == {"id": ("int", "bigint"), "amount": ("bigint", "double")}
+        for fact in ("silver.orders", "day", "email", "extra", "`id` is int, declared bigint"):
+            assert fact in str(error)
+        assert not (shop.root / "silver" / "orders").exists()
+
+    def test_an_existing_table_decides_where_there_is_no_contract(self, shop: Shop) -> None:
+        shop.run(asset("users", lambda _: shop.frame([(1, "a")], "id long, name string")))
+        error = shop.failure(asset("users", lambda _: shop.frame([(1,)], "id int")))
+        assert isinstance(error, SchemaMismatch)
+        assert error.missing == ["name"]
+        assert "id" in error.mistyped
+
+    @pytest.mark.parametrize("mode", ["overwrite", "append", "merge"])
+    def test_a_contract_that_dropped_a_column_does_not_fill_the_tables_with_nulls(self, shop: Shop, mode: str) -> None:
+        wide = "id long, day date, amount double, email string, note string"
+        shop.run(asset("orders", lambda _: shop.frame([(1, None, 1.0, None, "kept")], wide)))
+        narrow = asset(
+            "orders",
+            lambda _: shop.frame([(2, None, 1.0, None)], "id long, day date, amount double, email string"),
+            contract=ORDERS,
+            mode=mode,
+        )
+        error = shop.failure(narrow)
+        assert isinstance(error, SchemaMismatch)
+        assert error.missing == ["note"]
+
+    def test_columns_are_written_in_declared_order(self, shop: Shop) -> None:
+        frame = "email string, amount double, id long, day date"
+        shop.run(asset("orders", lambda _: shop.frame([("a", 1.0, 1, date(2024, 1, 1))], frame), contract=ORDERS))
+        assert shop.rows("orders") == [(1, date(2024, 1, 1), 1.0, "a")]
+
+    @pytest.mark.parametrize("mode", ["overwrite", "append", "merge"])
+    def test_merge_lets_the_table_gain_columns(self, shop: Shop, mode: str) -> None:
+        day = date(2024, 1, 1)
+        shop.run(
+            asset(
+                "users",
+                lambda _: shop.frame([(1, day)], "id long, day date"),
+                partitions=DAILY,
+                partition_expr="day",
+            ),
+            key="2024-01-01",
+        )
+        rows = [(2, date(2024, 1, 2), "b")]
+
+        def wider(**options: Any) -> dg.AssetsDefinition:
+            return asset(
+                "users",
+                lambda _: shop.frame(rows, "id long, day date, name string"),
+                partitions=DAILY,
+                partition_expr="day",
+                mode=mode,
+                merge_keys=["id"],
+                **options,
+            )
+
+        assert isinstance(shop.failure(wider(), key="2024-01-02"), SchemaMismatch)
+        shop.run(wider(schema_mode="merge"), key="2024-01-02")
+        assert shop.rows("users") == [(1, day, None), (2, date(2024, 1, 2), "b")]
+
+    def test_overwrite_replaces_the_schema_of_a_whole_table_and_never_of_a_partitioned_one(self, shop: Shop) -> None:
+        shop.run(asset("users", lambda _: shop.frame([(1,)], "id long")))
+        shop.config = {"schema_mode": SchemaMode.overwrite}
+        shop.run(asset("users", lambda _: shop.frame([("a",)], "name string")))
+        assert shop.rows("users") == [("a",)]
+        days = asset(
+            "days",
+            lambda _: shop.frame([(1, date(2024, 1, 1))], "id long, day date"),
+            partitions=DAILY,
+            partition_expr="day",
+        )
+        assert "is partitioned" in str(shop.failure(days, key="2024-01-01"))
+        appending = asset("users", lambda _: shop.frame([(1,)], "id long"), mode="append")
+        assert "cannot replace its schema" in str(shop.failure(appending))
+
+
+class TestInputs:
+    def test_columns_selects_columns(self, shop: Shop) -> None:
+        users = asset("users", lambda _: shop.frame([(1, "a", True)], "id long, name string, vip boolean"))
+        seen: list[tuple[object, ...]] = []
+
+        @dg.asset(ins={"users": dg.AssetIn(["silver", "users"], metadata={"columns": ["vip", "id"]})})
+        def reader(users: DataFrame) -> None:
+            seen.extend((tuple(users.columns), *map(tuple, users.collect())))
+
+        shop.run(users, reader)
+        assert seen == [("vip", "id"), (True, 1)]
+
+    def test_a_missing_table_is_named_unless_the_input_says_that_it_may_be_missing(self, shop: Shop) -> None:
+        orders = asset("orders", lambda _: shop.frame([], "id long"), contract=ORDERS)
+        counts: list[int] = []
+
+        @dg.asset(ins={"orders": dg.AssetIn(["silver", "orders"])})
+        def strict(orders: DataFrame) -> None:
+            counts.append(orders.count())
+
+        @dg.asset(ins={"orders": dg.AssetIn(["silver", "orders"], metadata={"if_missing": "empty"})})
+        def tolerant(orders: DataFrame) -> None:
+            assert orders.columns == list(Orders.to_schema().columns)
+            counts.append(orders.count())
+
+        error = shop.failure(orders, strict, select=[strict])
+        assert isinstance(error, TableMissing)
+        assert "`silver.orders` does not exist yet" in str(error)
+        shop.run(orders, tolerant, select=[tolerant])
+        assert counts == [0]
+
+    @pytest.mark.pattern("data_overwrite")
+    def test_a_self_dependency_starts_without_a_table_and_then_reads_the_day_before(self, shop: Shop) -> None:
+        @dg.asset(
+            key=["silver", "totals"],
+            partitions_def=DAILY,
+            metadata={"partition_expr": "day", "contract": ORDERS},
+            ins={
+                "before": dg.AssetIn(
+                    ["silver", "totals"],
+                    partition_mapping=dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1),
+                )
+            },
+        )
+        def totals(context: dg.AssetExecutionContext, before: DataFrame) -> DataFrame:
+            total = sum((row.amount for row in before.collect()), 0.0)
+            day = date.fromisoformat(context.partition_key)
+            return shop.frame([(day.day, day, total + day.day, None)], "id long, day date, amount double, email string")
+
+        for day in (1, 2, 3, 2):
+            shop.run(totals, key=f"2024-01-0{day}")
+        assert [(r[0], r[2]) for r in shop.rows("totals")] == [(1, 1.0), (2, 3.0), (3, 6.0)]
+
+    def test_an_unpartitioned_reader_gets_all_partitions(self, shop: Shop) -> None:
+        days = asset(
+            "days",
+            lambda c: shop.frame([(1, date.fromisoformat(c.partition_key))], "id long, day date"),
+            partitions=DAILY,
+            partition_expr="day",
+        )
+        seen: list[str] = []
+
+        @dg.asset(ins={"days": dg.AssetIn(["silver", "days"])})
+        def reader(days: DataFrame) -> None:
+            seen.extend(sorted(str(r.day) for r in days.collect()))
+
+        shop.run(days, key="2024-01-01")
+        shop.run(days, key="2024-01-03")
+        shop.run(days, reader, select=[reader])
+        assert seen == ["2024-01-01", "2024-01-03"]
+
+    def test_a_damaged_file_of_an_input_is_named(self, shop: Shop) -> None:
+        users = asset("users", lambda _: shop.frame([(1, "a")], "id long, name string").coalesce(1))
+        shop.run(users)
+        (file,) = (shop.root / "silver" / "users").glob("*.parquet")
+        file.write_bytes(file.read_bytes()[:-20])
+        copy = asset("copy", lambda _: shop.spark.read.format("delta").load(shop.uri("users")))
+        with pytest.raises(Exception, match="parquet") as caught:
+            shop.run(copy)
+        told, cause = "", cast("BaseException | None", caught.value)
+        while cause is not None:
+            told, cause = told + str(cause), cause.__cause__
+        assert file.name in told
+        assert shop.rows("copy") == []
+
+
+def test_the_refusals_are_permanent() -> None:
+    assert issubclass(SchemaMismatch, PermanentError)
+    assert issubclass(TableMissing, PermanentError)

@@ -1,0 +1,120 @@
+"""A run worker for tests: executes runs of the graph in a process of its own, as the platform's run workers do.
+
+`python run_worker.py '{"runs": [{"assets": ["bronze/devices"], "first": …, "last": …}, …]}'` with DE_HOME, DE_CALENDAR,
+LAKE_ROOT and DAGSTER_HOME in the environment. Prints one JSON line per run. `graph` names the module whose `defs` are
+run; `meet` and `kill` act at crash points of the writers.
+"""
+
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from de_assets.cli.stages import RANGE_END, RANGE_START
+from de_resources.delta.crash_points import at
+from de_resources.spark import close_connections
+
+DEADLINE = 120.0
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+def wait_for(path: Path, seconds: float = DEADLINE) -> None:
+    """Until the file is there."""
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{path.name} did not come within {seconds:g} s")
+        time.sleep(0.02)
+
+
+def _meeting(folder: str, me: str, other: str, table: str) -> Callable[[str], None]:
+    """At the crash point, wait once for the other worker to be there as well."""
+
+    def meet(reached: str) -> None:
+        if reached == table:
+            (Path(folder) / me).touch()
+            wait_for(Path(folder) / other)
+
+    return meet
+
+
+def _killing(pid: int, table: str) -> Callable[[str], None]:
+    """At the crash point, kill another process: the engine."""
+
+    def kill(reached: str) -> None:
+        if reached == table:
+            os.kill(pid, signal.SIGKILL)
+
+    return kill
+
+
+def _execute(defs: dg.Definitions, instance: dg.DagsterInstance, run: dict[str, Any]) -> dict[str, Any]:
+    selection = [dg.AssetKey(name.split("/")) for name in run["assets"]]
+    tags = {RANGE_START: run["first"], RANGE_END: run["last"]} if "first" in run else {}
+    before = time.monotonic()
+    result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=instance,
+        asset_selection=selection,
+        partition_key=run.get("key"),
+        tags=tags,
+        run_config=_QUIET,
+        raise_on_error=False,
+    )
+    return {
+        "success": result.success,
+        "seconds": round(time.monotonic() - before, 1),
+        "failures": dict(_failures(result)),
+        "materialised": list(_materialised(result)),
+    }
+
+
+def _failures(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]:
+    """Why each failed step failed: the platform's own error where there is one, else the innermost cause."""
+    for event in result.get_step_failure_events():
+        chain: list[str] = []
+        error = event.step_failure_data.error
+        while error is not None:
+            chain.append(error.message.strip().split("\n", 1)[0][:600])
+            error = error.cause
+        yield str(event.step_key), next((said for said in chain if said.startswith("de_")), chain[-1])
+
+
+def _materialised(result: dg.ExecuteInProcessResult) -> Iterator[dict[str, Any]]:
+    for event in result.get_asset_materialization_events():
+        materialization = event.step_materialization_data.materialization
+        metadata = {key: value.value for key, value in materialization.metadata.items()}
+        rows = metadata.get("dagster/partition_row_count", metadata.get("dagster/row_count"))
+        yield {
+            "asset": materialization.asset_key.to_user_string(),
+            "partition": materialization.partition,
+            "rows": rows,
+            **{key: metadata.get(key) for key in ("engine", "skipped", "delta/version", "contract/rows")},
+        }
+
+
+def main(work: dict[str, Any]) -> None:
+    """Execute the runs one after another."""
+    defs: dg.Definitions = importlib.import_module(work.get("graph", "de_assets.definitions")).defs
+    with ExitStack() as stack:
+        if "meet" in work:
+            meeting = dict(work["meet"])
+            stack.enter_context(at(meeting.pop("point"), _meeting(**meeting)))
+        if "kill" in work:
+            killing = dict(work["kill"])
+            stack.enter_context(at(killing.pop("point"), _killing(**killing)))
+        instance = stack.enter_context(dg.DagsterInstance.get())
+        for run in work["runs"]:
+            print(json.dumps(_execute(defs, instance, run)), flush=True)
+    close_connections()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

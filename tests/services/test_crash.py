@@ -1,0 +1,106 @@
+"""After a crash of the supervisor: ours are found and stopped, strangers are left alone."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from de_resources.local import LocalServices, ServicesFailed, ServiceState, ServiceStatus
+from de_resources.local.processes import marked
+
+pytestmark = [pytest.mark.services, pytest.mark.faults]
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is not ours."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def test_down_stops_the_orphans_of_a_killed_supervisor(
+    lone_services: LocalServices, stranger: subprocess.Popen[bytes]
+) -> None:
+    home = lone_services.settings.home
+    lone_services.up(["postgres", "kafka"])
+    ours = {process for root in marked(home) for process in [root, *root.children(recursive=True)]}
+    _kill_supervisor(home)
+    assert lone_services.endpoint("postgres") is None, "an unsupervised server is not offered"
+    _reuse_pid(home / "run" / "supervisord.pid", stranger.pid)
+
+    stopped = lone_services.down()
+
+    assert stopped >= 2
+    assert not [process for process in ours if process.is_running()]
+    assert not marked(home)
+    assert stranger.poll() is None
+
+
+def test_up_recovers_from_a_killed_supervisor_and_stale_pid_files(
+    lone_services: LocalServices, stranger: subprocess.Popen[bytes]
+) -> None:
+    home = lone_services.settings.home
+    before = _database(lone_services.up(["postgres"]))
+    _kill_supervisor(home)
+    database = psutil.Process(before.pid)
+    database.kill()
+    database.wait(10)
+    _reuse_pid(home / "run" / "supervisord.pid", stranger.pid)
+    _reuse_pid(home / "postgres" / "data" / "postmaster.pid", stranger.pid)
+
+    after = _database(lone_services.up(["postgres"]))
+
+    assert after.state is ServiceState.RUNNING
+    assert after.port == before.port
+    assert stranger.poll() is None
+
+
+def test_a_data_folder_that_a_strangers_server_uses_is_left_alone(lone_services: LocalServices) -> None:
+    lone_services.up(["postgres"])
+    lone_services.down()
+    data = lone_services.settings.home / "postgres" / "data"
+    with subprocess.Popen(["sleep", "600"], cwd=data) as foreign_server:
+        (data / "postmaster.pid").write_text(f"{foreign_server.pid}\n{data}\n")
+
+        with pytest.raises(ServicesFailed, match=f"pid {foreign_server.pid}"):
+            lone_services.up(["postgres"])
+
+        assert foreign_server.poll() is None
+        foreign_server.kill()
+
+
+def test_a_dead_service_is_reported_and_started_again(lone_services: LocalServices) -> None:
+    started = _database(lone_services.up(["postgres"]))
+    database = psutil.Process(started.pid)
+    database.kill()
+    psutil.wait_procs([database], timeout=10)
+
+    dead = _database(lone_services.status())
+    assert lone_services.endpoint("postgres") is None
+    assert dead.state is ServiceState.FAILED
+    assert "see `de logs postgres`" in (dead.why or "")
+
+    assert _database(lone_services.up(["postgres"])).is_running
+
+
+def _database(statuses: list[ServiceStatus]) -> ServiceStatus:
+    return next(status for status in statuses if status.name == "postgres")
+
+
+def _kill_supervisor(home: Path) -> None:
+    pid = int((home / "run" / "supervisord.pid").read_text())
+    assert psutil.pid_exists(pid), (home / "logs" / "supervisord.log").read_text()
+    supervisor = psutil.Process(pid)
+    supervisor.kill()
+    supervisor.wait(10)
+
+
+def _reuse_pid(pid_file: Path, pid: int) -> None:
+    """Make the file look as if the system had given the pid in it to somebody else."""
+    _, _, rest = pid_file.read_text().partition("\n")
+    pid_file.write_text(f"{pid}\n{rest}")

@@ -1,0 +1,84 @@
+"""Broker and database away, in two ways: what needs them says so in time and writes nothing, the rest goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from platform_world import KEYS, Lakehouse, Platform
+
+pytestmark = [pytest.mark.services, pytest.mark.faults]
+
+NEEDY = {
+    "bronze/visits_stream": {"assets": ["bronze/visits_stream"]},
+    "silver/users": {"assets": ["silver/users"]},
+    "bronze/legacy_visits": {"assets": ["bronze/legacy_visits"], "first": KEYS[0], "last": KEYS[1]},
+}
+OTHERS = [
+    {"assets": ["bronze/devices", "silver/devices"]},
+    {"assets": ["bronze/visits", "bronze/visits_dead_letter"], "first": KEYS[0], "last": KEYS[0]},
+]
+SERVICES = {"bronze/visits_stream": "kafka", "silver/users": "postgres", "bronze/legacy_visits": "postgres"}
+SECONDS = 20
+
+
+@pytest.fixture
+def killed(platform: Platform) -> Platform:
+    """Broker and database are killed; the next test's platform starts them again."""
+    for name in set(SERVICES.values()):
+        service = psutil.Process(platform.status(name).pid)
+        service.kill()
+        service.wait(20)
+    return platform
+
+
+@pytest.fixture
+def frozen(platform: Platform) -> Iterator[Platform]:
+    """Both still take connections and never answer, as a hanging host or a half-open connection does."""
+    pids = [platform.status(name).pid or 0 for name in set(SERVICES.values())]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    yield platform
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_killed_services_are_named_and_the_rest_materialises(killed: Platform, lakehouse: Lakehouse) -> None:
+    report = lakehouse.run(*NEEDY.values(), *OTHERS)
+
+    _said_in_time(report.runs[:3])
+    assert [run["success"] for run in report.runs[3:]] == [True, True]
+    for table in NEEDY:
+        assert not (lakehouse.root / table).exists(), "nothing is half-written"
+
+    killed.up()
+    lakehouse.run(*NEEDY.values()).succeeded()
+    assert all(lakehouse.rows(table) for table in NEEDY)
+
+
+def test_frozen_services_are_given_up_in_time_and_tables_keep_their_rows(
+    platform: Platform, lakehouse: Lakehouse, request: pytest.FixtureRequest
+) -> None:
+    lakehouse.run(*NEEDY.values()).succeeded()
+    before = {table: (lakehouse.log(table).version, lakehouse.files(table)) for table in NEEDY}
+    request.getfixturevalue("frozen")
+
+    report = lakehouse.run(*NEEDY.values())
+
+    _said_in_time(report.runs)
+    assert {table: (lakehouse.log(table).version, lakehouse.files(table)) for table in NEEDY} == before
+
+
+def _said_in_time(runs: list[dict[str, object]]) -> None:
+    assert len(runs) == len(NEEDY)
+    for run, (table, service) in zip(runs, SERVICES.items(), strict=True):
+        assert not run["success"]
+        failures = dict(run["failures"])  # type: ignore[call-overload]
+        (reason,) = failures.values()
+        assert reason.startswith("de_resources.local.endpoints.ServiceUnavailable"), (table, reason)
+        assert service in reason
+        assert f"`de up {service}`" in reason
+        assert float(str(run["seconds"])) < SECONDS, (table, run["seconds"])

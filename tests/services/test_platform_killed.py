@@ -1,0 +1,110 @@
+"""Run workers killed in the middle of a write over Spark Connect, and the same hours run again."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass
+
+import pytest
+from platform_world import KEYS, Lakehouse, Platform
+from run_worker import wait_for
+
+pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.pattern("data_overwrite")]
+
+BRONZE = ["bronze/visits", "bronze/visits_dead_letter"]
+SILVER = ["silver/visits", "silver/visits_late"]
+POINTS = {
+    KEYS[0]: "before_commit:bronze.visits",  # its dead letters are committed already
+    KEYS[1]: "after_commit:bronze.visits",
+    KEYS[2]: "before_commit:silver.visits",
+    KEYS[3]: "after_commit:silver.visits",
+}
+SPARED = KEYS[4]
+COLUMN = {"bronze/visits": "landing_hour", "bronze/visits_dead_letter": "landing_hour", "silver/visits": "event_hour"}
+
+
+def hour(assets: list[str], first: str, last: str | None = None) -> dict[str, object]:
+    return {"assets": assets, "first": first, "last": last or first}
+
+
+@dataclass
+class Lakes:
+    """One lake in which nobody was disturbed, and one in which a worker was killed in each of four hours."""
+
+    undisturbed: Lakehouse
+    killed: Lakehouse
+    seen: dict[str, dict[str, int]]
+    """Per table: the rows per hour that a reader saw after the kills."""
+
+
+@pytest.fixture(scope="module")
+def lakes(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Lakes:
+    fed_platform.up()
+    calm = Lakehouse(fed_platform.services, tmp_path_factory.mktemp("calm"))
+    lake = Lakehouse(fed_platform.services, tmp_path_factory.mktemp("killed"))
+    undisturbed = calm.start(hour(BRONZE, KEYS[0], SPARED), hour(SILVER, KEYS[0], SPARED))
+    lake.run(hour(BRONZE, SPARED), hour(SILVER, SPARED)).succeeded()
+    undisturbed.end().succeeded()
+    workers = {k: lake.start(hour(BRONZE, k), hour(SILVER, k), DE_KILL_AT=point) for k, point in POINTS.items()}
+    for worker in workers.values():
+        report = worker.end()
+        assert report.status == -signal.SIGKILL, report.output[-3000:]
+    seen = {table: lake.per_key(table, column) for table, column in COLUMN.items()}
+    lake.run(hour(BRONZE, KEYS[0], KEYS[3]), hour(SILVER, KEYS[0], KEYS[3])).succeeded()
+    return Lakes(calm, lake, seen)
+
+
+def test_readers_saw_the_commits_and_nothing_else(lakes: Lakes) -> None:
+    full = {table: lakes.undisturbed.per_key(table, column) for table, column in COLUMN.items()}
+    committed = {
+        "bronze/visits": KEYS[1:5],
+        "bronze/visits_dead_letter": KEYS[:5],
+        "silver/visits": [KEYS[3], SPARED],
+    }
+    for table, keys in committed.items():
+        assert lakes.seen[table] == {key: full[table][key] for key in keys if key in full[table]}
+
+
+@pytest.mark.pattern("dead_letter")
+@pytest.mark.parametrize("table", [*BRONZE, *SILVER])
+def test_run_again_the_rows_are_those_of_an_undisturbed_lake(lakes: Lakes, table: str) -> None:
+    assert lakes.killed.multiset(table) == lakes.undisturbed.multiset(table)
+    assert lakes.killed.multiset(table)
+
+
+def test_a_killed_workers_write_goes_on_in_the_engine_and_never_harms(platform: Platform, lakehouse: Lakehouse) -> None:
+    """The server does not know that its client is dead: the write may land late, after the rerun of the partition."""
+    other = {"assets": ["scratch/slow"], "key": "b"}
+    lakehouse.run(other, graph="scratch_assets").succeeded()
+    written_before = lakehouse.files("scratch/slow")
+    worker = lakehouse.start({**other, "key": "a"}, graph="scratch_assets", SCRATCH_BLOCK=lakehouse.folder)
+    wait_for(lakehouse.folder / "writing")
+    _until(lambda: len(lakehouse.files("scratch/slow")) > len(written_before))
+    worker.kill()
+    orphans = lakehouse.files("scratch/slow") - written_before
+    assert orphans, "the kill came after a file was written"
+    assert {row["letter"] for row in lakehouse.rows("scratch/slow")} == {"b"}, "readers see the version before"
+
+    lakehouse.run({**other, "key": "a"}, graph="scratch_assets").succeeded()
+    rerun = lakehouse.multiset("scratch/slow")
+    (lakehouse.folder / "release").touch()
+
+    _until(lambda: _write_ended(platform, lakehouse))
+    assert lakehouse.multiset("scratch/slow") == rerun
+    assert rerun.total() == len(rerun) == 40_000
+    assert not orphans & set(lakehouse.log("scratch/slow").files().column("path").to_pylist())
+
+
+def _write_ended(platform: Platform, lakehouse: Lakehouse) -> bool:
+    """The engine refused the late commit, for the partition has changed since the write began."""
+    log = platform.services.logs("spark_connect", 400)
+    return "DELTA_CONCURRENT" in log and str(lakehouse.root) in log
+
+
+def _until(condition: object, seconds: float = 60.0) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)

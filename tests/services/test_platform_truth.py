@@ -1,0 +1,188 @@
+"""The graph over Spark Connect, broker and database: what is found is what the simulator put in, hour by hour."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from platform_world import HOURS, KEYS, WORLD, Lakehouse, Platform, Report, key_of
+
+from de_assets.sources.simulator import Defect, devices, land_devices
+
+pytestmark = pytest.mark.services
+
+ALL_HOURS = {"first": KEYS[0], "last": KEYS[-1]}
+DEVICES = {"assets": ["bronze/devices", "silver/devices"]}
+STREAM = {"assets": ["bronze/visits_stream"]}
+RUNS: list[dict[str, Any]] = [
+    DEVICES,
+    {"assets": ["silver/users"]},
+    {"assets": ["bronze/visits", "bronze/visits_dead_letter"], **ALL_HOURS},
+    {"assets": ["silver/visits", "silver/visits_late"], **ALL_HOURS},
+    {"assets": ["bronze/legacy_visits"], **ALL_HOURS},
+    STREAM,
+]
+TABLES = [name for run in RUNS for name in run["assets"]]
+
+
+class Filled:
+    """A lake in which every run was made twice, and then the two that had new input once more."""
+
+    def __init__(self, platform: Platform, lake: Lakehouse) -> None:
+        self.platform, self.lake = platform, lake
+        self.twice: Report = lake.run(*RUNS, *RUNS).succeeded()
+        self.before = {table: self.rows(table) for table in ("bronze/devices", "silver/devices", *STREAM["assets"])}
+        self.messages = platform.publish(HOURS[2:3])
+        land_devices(platform.landing, WORLD, HOURS[-1] + timedelta(days=30))
+        self.more: Report = lake.run(DEVICES, STREAM).succeeded()
+
+    def version(self, table: str, turn: int) -> int:
+        """The table's version after the first (0) or second (1) run."""
+        run = next(i for i, run in enumerate(RUNS) if table in run["assets"]) + turn * len(RUNS)
+        return int(self.twice.materialised(table, run)[0]["delta/version"])
+
+    def rows(self, table: str, turn: int | None = None) -> list[dict[str, Any]]:
+        version = None if turn is None else self.version(table, turn)
+        found: list[dict[str, Any]] = (
+            DeltaTable(str(self.lake.root / table), version=version).to_pyarrow_table().to_pylist()
+        )
+        return found
+
+    def per_hour(self, table: str, column: str) -> dict[str, int]:
+        return dict(Counter(key_of(row[column]) for row in self.rows(table, 0)))
+
+    def injected(self, *kinds: str) -> dict[str, int]:
+        """Defects per hour, hours without one left out, as a count of rows leaves them out."""
+        counts = {key_of(hour): self.platform.truth.hour(hour).counts for hour in HOURS}
+        return {key: n for key, count in counts.items() if (n := sum(count[kind] for kind in kinds))}
+
+
+@pytest.fixture(scope="module")
+def filled(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    fed_platform.up()
+    return Filled(fed_platform, Lakehouse(fed_platform.services, tmp_path_factory.mktemp("truth")))
+
+
+@pytest.mark.pattern("dead_letter", "incremental_loader")
+def test_every_landed_line_is_in_one_of_two_tables_and_every_defect_is_found(filled: Filled) -> None:
+    dead = filled.per_hour("bronze/visits_dead_letter", "landing_hour")
+    valid = filled.per_hour("bronze/visits", "landing_hour")
+
+    assert dead == filled.injected(Defect.MALFORMED, Defect.MISSING)
+    lines = {key_of(hour): filled.platform.truth.hour(hour).lines for hour in HOURS}
+    assert {key: valid[key] + dead.get(key, 0) for key in KEYS} == lines
+
+
+@pytest.mark.pattern("windowed_deduplicator")
+def test_exactly_the_copies_are_removed(filled: Filled) -> None:
+    landed, valid, late = (
+        filled.per_hour(table, column)
+        for table, column in (
+            ("bronze/visits", "landing_hour"),
+            ("silver/visits", "event_hour"),
+            ("silver/visits_late", "landing_hour"),
+        )
+    )
+    assert {key: landed[key] - valid[key] - late[key] for key in KEYS} == filled.injected(Defect.DUPLICATE)
+    ids = [row["visit_id"] for table in ("silver/visits", "silver/visits_late") for row in filled.rows(table, 0)]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.pattern("late_data_detector")
+def test_exactly_the_late_and_the_future_ones_are_set_apart(filled: Filled) -> None:
+    assert filled.per_hour("silver/visits_late", "landing_hour") == filled.injected(Defect.LATE, Defect.FUTURE)
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for row in filled.rows("silver/visits_late", 0):
+        found[row["lateness_seconds"] > 0].add(row["visit_id"])
+    truth = filled.platform.truth
+    assert found == {True: set(truth.ids(Defect.LATE)), False: set(truth.ids(Defect.FUTURE))}
+
+
+def test_the_rows_per_partition_that_a_range_run_reports_are_the_rows_there_are(filled: Filled) -> None:
+    for table, column, run in (
+        ("bronze/visits", "landing_hour", 2),
+        ("silver/visits", "event_hour", 3),
+        ("bronze/legacy_visits", "ingestion_hour", 4),
+    ):
+        reported = {m["partition"]: m["rows"] for m in filled.twice.materialised(table, run)}
+        assert reported == filled.per_hour(table, column)
+
+
+def test_runs_are_on_the_server_and_never_say_its_token(filled: Filled) -> None:
+    services = filled.platform.services
+    endpoint = services.endpoint("spark_connect")
+    assert endpoint is not None
+    engines = {m["engine"] for run in filled.twice.runs for m in run["materialised"]}
+    assert engines == {f"sc://{endpoint.address}"}
+    secrets = [file.read_text().strip() for file in services.settings.secrets.iterdir()]
+    told = [filled.twice.output, filled.more.output]
+    told += [file.read_bytes().decode(errors="replace") for file in filled.lake.instance.rglob("*") if file.is_file()]
+    told += [file.read_text() for file in filled.lake.root.rglob("_delta_log/*.json")]
+    assert not [i for i, text in enumerate(told) if any(secret in text for secret in secrets)]
+
+
+@pytest.mark.pattern("incremental_loader")
+def test_an_hour_of_the_database_has_the_rows_that_it_received_in_the_hour(filled: Filled) -> None:
+    received = dict(
+        filled.platform.query(
+            "SELECT to_char(ingestion_time, 'YYYY-MM-DD-HH24:00'), count(*) FROM legacy_visits "
+            "WHERE ingestion_time >= '2024-10-10 00:00Z' AND ingestion_time < '2024-10-10 06:00Z' GROUP BY 1"
+        )
+    )
+    assert len(received) == len(KEYS)
+    assert filled.per_hour("bronze/legacy_visits", "ingestion_hour") == received
+
+
+def test_users_have_a_version_for_every_change_but_deletions(filled: Filled) -> None:
+    ((changes,),) = filled.platform.query("SELECT count(*) FROM users_history WHERE operation <> 'D'")
+    assert len(filled.rows("silver/users", 0)) == changes > 0
+
+
+@pytest.mark.pattern("data_overwrite", "full_loader", "merger", "dead_letter", "checkpointer")
+@pytest.mark.parametrize("table", TABLES)
+def test_a_second_run_leaves_the_same_rows(filled: Filled, table: str) -> None:
+    first, second = (Counter(repr(sorted(r.items())) for r in filled.rows(table, turn)) for turn in (0, 1))
+    assert first == second
+    assert first
+
+
+@pytest.mark.pattern("merger")
+def test_a_merge_that_changes_nothing_commits_nothing(filled: Filled) -> None:
+    assert filled.version("silver/devices", 0) == filled.version("silver/devices", 1)
+    (again,) = filled.twice.materialised("silver/devices", len(RUNS))
+    assert again["skipped"] == "nothing changed"
+
+
+@pytest.mark.pattern("full_loader", "merger")
+def test_a_new_dump_replaces_the_old_one_and_is_merged(filled: Filled) -> None:
+    expected = {(d.type, d.version) for d in devices(WORLD, HOURS[-1] + timedelta(days=30))}
+    assert len(expected) > len(filled.before["bronze/devices"])
+    for table in ("bronze/devices", "silver/devices"):
+        assert {(row["type"], row["version"]) for row in filled.rows(table)} == expected
+        assert len(filled.rows(table)) == len(expected)
+    (merged,) = filled.more.materialised("silver/devices", 0)
+    assert merged["skipped"] is None
+
+
+@pytest.mark.pattern("dead_letter")
+def test_the_stream_has_every_message_once_and_explains_each_defect(filled: Filled) -> None:
+    rows = filled.before["bronze/visits_stream"]
+    truth = [filled.platform.stream_truth.hour(hour) for hour in HOURS[:2]]
+    assert len(rows) == sum(hour.lines for hour in truth)
+    assert len({(row["topic_partition"], row["topic_offset"]) for row in rows}) == len(rows)
+    defects = sum(hour.counts[Defect.MALFORMED] + hour.counts[Defect.MISSING] for hour in truth)
+    assert sum(row["error"] is not None for row in rows) == defects > 0
+    assert all((row["error"] is None) == (row["visit_id"] is not None) for row in rows)
+
+
+@pytest.mark.pattern("checkpointer")
+def test_an_increment_of_the_stream_has_exactly_the_new_messages(filled: Filled) -> None:
+    (idle,) = filled.twice.materialised("bronze/visits_stream", 2 * len(RUNS) - 1)
+    assert idle["skipped"] == "nothing new at the source"
+    old = Counter(repr(sorted(row.items())) for row in filled.before["bronze/visits_stream"])
+    new = Counter(repr(sorted(row.items())) for row in filled.rows("bronze/visits_stream"))
+    assert old < new
+    assert (new - old).total() == filled.messages == filled.platform.stream_truth.hour(HOURS[2]).lines

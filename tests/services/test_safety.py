@@ -1,0 +1,65 @@
+"""Nothing listens beyond loopback, and no secret is where others could read it."""
+
+from __future__ import annotations
+
+import ipaddress
+import stat
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from de_resources.local import LocalServices
+from de_resources.local.processes import marked
+from de_resources.secrets import FileSecrets
+
+pytestmark = pytest.mark.services
+
+
+def test_everything_listens_on_loopback_only(services: LocalServices) -> None:
+    processes = _all_processes(services)
+    listening = [
+        connection.laddr.ip
+        for process in processes
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+
+    assert len(listening) >= 4, "the engine, the database, and two listeners of the broker"
+    assert [ip for ip in listening if not _is_loopback(ip)] == []
+
+
+def test_secrets_are_in_private_files_and_nowhere_else(services: LocalServices) -> None:
+    home = services.settings.home
+    files = list(services.settings.secrets.iterdir())
+    secrets = [FileSecrets(services.settings.secrets).read(file.name) or "" for file in files]
+    assert len(secrets) == 5
+    assert all(len(secret) >= 32 for secret in secrets)
+
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    private = [services.settings.secrets, home / "run", home / "kafka", home / "postgres"]
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in private} == {0o700}
+    for configuration in ("kafka/server.properties", "spark_connect/server.properties"):
+        assert stat.S_IMODE((home / configuration).stat().st_mode) == 0o600
+
+    spoken = [log.read_text(errors="replace") for log in services.settings.logs.iterdir()]
+    spoken += [text for process in _all_processes(services) for text in _visible_to_others(process)]
+    spoken += [repr(services.endpoint(status.name)) for status in services.status()]
+    assert [index for index, text in enumerate(spoken) if any(secret in text for secret in secrets)] == []
+
+
+def _all_processes(services: LocalServices) -> set[psutil.Process]:
+    roots = marked(services.settings.home)
+    return {process for root in roots for process in [root, *root.children(recursive=True)]}
+
+
+def _visible_to_others(process: psutil.Process) -> list[str]:
+    with suppress(psutil.NoSuchProcess):  # a worker that just ended
+        return [*process.cmdline(), *process.environ().values()]
+    return []
+
+
+def _is_loopback(ip: str) -> bool:
+    address = ipaddress.ip_address(ip)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

@@ -1,0 +1,53 @@
+"""A small lake, filled by `de run`, and Dagster's own webserver over it: started once for all tests of this folder."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from web_ui import PROJECT, DagsterProcess, WebUI, free_port, until
+
+VISITS = 400
+
+
+@pytest.fixture(scope="session")
+def lakehouse() -> Iterator[dict[str, str]]:
+    """The environment of a home whose graph is materialised for one day, without database and broker."""
+    home = Path(tempfile.mkdtemp(prefix="de-ui-"))
+    places = {"DE_HOME": home, "DE_JARS": Path(os.environ["DE_JARS"]), "DAGSTER_HOME": home / "dagster"}
+    environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
+    command = [str(Path(sys.executable).with_name("de")), "run", "--once", "--without-services"]
+    done = subprocess.run(
+        [*command, "--days", "1", "--visits", str(VISITS)],
+        cwd=PROJECT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=540,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield environment
+    shutil.rmtree(home)
+
+
+@pytest.fixture(scope="session")
+def web(lakehouse: dict[str, str]) -> Iterator[WebUI]:
+    """The webserver over both code locations; nothing of it is left afterwards."""
+    port = free_port()
+    arguments = ["dagster_webserver", "-w", str(PROJECT / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(port)]
+    with DagsterProcess(arguments, lakehouse) as process:
+        web = WebUI(port, process)
+        until(web.answers, 180, lambda: f"the webserver answers; it said: {process.output()}")
+        yield web
+
+
+@pytest.fixture
+def daemon(lakehouse: dict[str, str], web: WebUI) -> Iterator[DagsterProcess]:
+    """The daemon, which takes launched runs from the queue; what would launch others is switched off before."""
+    web.stop_automation()
+    with DagsterProcess(["dagster._daemon", "run", "-w", str(PROJECT / "workspace.yaml")], lakehouse) as process:
+        yield process

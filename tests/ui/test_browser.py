@@ -1,0 +1,150 @@
+"""What people see in a real browser: the graph, a dataset, its checks, its columns, the automation. Pictures of it all.
+
+`DE_SCREENSHOTS=docs/images pytest tests/ui/test_browser.py` renews the pictures of the documentation.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import ConsoleMessage, Locator, Page, expect, sync_playwright
+from web_ui import PROJECT, WebUI
+
+from de_assets.contracts.traffic import VisitsCubeDaily
+from de_resources.contract import Contract
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE_MS = 60_000
+LARGEST_PICTURE = 400_000
+DOCUMENTED = ("graph", "dataset", "checks", "columns")
+
+pytestmark = [
+    pytest.mark.ui,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: `apt-get install chromium` brings it"),
+]
+
+
+class Visitor:
+    """A person with a browser window, who also reads its console."""
+
+    def __init__(self, page: Page, url: str, pictures: Path) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self._url = url
+        self._pictures = pictures
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("console", self._read)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def open(self, path: str) -> Page:
+        self.page.goto(self._url + path)
+        return self.page
+
+    def sees(self, what: str | re.Pattern[str] | Locator) -> None:
+        """Wait until it is visible; fails when it never is."""
+        locator = what if isinstance(what, Locator) else self.page.get_by_text(what).locator("visible=true").first
+        expect(locator).to_be_visible(timeout=PATIENCE_MS)
+
+    def takes_picture(self, name: str) -> None:
+        """Of the window, once nothing is being fetched or drawn any more."""
+        expect(self.page.locator("[class*=Spinner]").locator("visible=true")).to_have_count(0, timeout=PATIENCE_MS)
+        picture = self._pictures / f"{name}.png"
+        self.page.screenshot(path=picture, animations="disabled")
+        assert 20_000 < picture.stat().st_size < LARGEST_PICTURE
+
+    def _read(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.complaints.append(message.text)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A temporary folder; those of the documentation are copied where they are wanted, once all are taken."""
+    folder = tmp_path_factory.mktemp("pictures")
+    yield folder
+    wanted = os.environ.get("DE_SCREENSHOTS")
+    for name in DOCUMENTED if wanted else ():
+        shutil.copyfile(folder / f"{name}.png", PROJECT / str(wanted) / f"{name}.png")
+
+
+@pytest.fixture(scope="module")
+def window(web: WebUI) -> Iterator[Page]:
+    web.ask("mutation { setNuxSeen }")  # the invitation to a newsletter covers the first page
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser.new_page(viewport={"width": 1600, "height": 1000}, timezone_id="UTC", locale="en-GB")
+        browser.close()
+
+
+@pytest.fixture
+def visitor(window: Page, web: WebUI, pictures: Path) -> Iterator[Visitor]:
+    """A visitor in front of a calm console: errors there fail the test that saw them."""
+    visitor = Visitor(window, web.url, pictures)
+    yield visitor
+    assert visitor.complaints == []
+
+
+def test_the_graph_shows_every_layer(visitor: Visitor) -> None:
+    groups = ("sources", "bronze", "silver", "gold", "dashboards")
+    page = visitor.open("/asset-groups?expanded=" + ",".join(quote(f"global@global:{group}") for group in groups))
+    nodes = page.locator("svg foreignObject")
+    for name in ("landed_visits", "visits_dead_letter", "visits_enriched", "visits_cube_daily", "daily_traffic"):
+        visitor.sees(nodes.filter(has_text=name).first)
+    for name in ("visits_dead_letter", "visits_enriched", "visits_cube_daily"):
+        visitor.sees(nodes.filter(has_text=name).locator("[style*=green]"))  # materialised
+    visitor.takes_picture("graph")
+
+
+def test_a_dataset_tells_what_it_is(visitor: Visitor) -> None:
+    visitor.open("/assets/silver/visits")
+    visitor.sees("Valid visits, each once, in the hour of their event")
+    visitor.sees("Identity of the page view, given by its producer")
+    visitor.sees("personal")
+    visitor.sees("pattern/windowed_deduplicator")
+    visitor.sees("late_cascade")
+    visitor.takes_picture("dataset")
+
+
+def test_a_partition_tells_what_was_written(visitor: Visitor) -> None:
+    visitor.open(f"/assets/silver/visits?view=partitions&partition={quote('2024-10-10-07:00')}")
+    visitor.sees("Materialized (24)")
+    visitor.sees("delta/version")
+    visitor.sees("contract/violations")
+    visitor.takes_picture("partitions")
+
+
+def test_checks_tell_what_they_judged(visitor: Visitor) -> None:
+    visitor.open("/assets/silver/visits?view=checks&checkDetail=rows_meet_contract")
+    visitor.sees("Every row keeps the contract")
+    visitor.sees(re.compile(r"All \d+ rows keep the \d+ rules"))
+    visitor.sees("Passed")
+    visitor.takes_picture("checks")
+
+
+def test_columns_tell_what_they_mean(visitor: Visitor) -> None:
+    visitor.open("/assets/gold/visits_cube_daily")
+    for column in Contract.of(VisitsCubeDaily).columns:
+        visitor.sees(visitor.page.get_by_role("cell", name=column.name, exact=True).first)
+        visitor.sees(column.description)
+    visitor.takes_picture("columns")
+
+
+def test_the_automation_is_on(visitor: Visitor) -> None:
+    visitor.open("/automation")
+    for name in ("visits_hour_landed", "cascade", "alerts", "devices_reload", "news_from_gold"):
+        visitor.sees(name)
+    visitor.takes_picture("automation")

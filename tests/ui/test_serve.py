@@ -1,0 +1,92 @@
+"""`de run` ends with the UI: on loopback, on a free port, once per home, and leaving nothing behind."""
+
+import ipaddress
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from web_ui import PROJECT, until
+
+from de_assets.cli.ui import answers
+from de_resources.local.processes import marked
+
+pytestmark = pytest.mark.ui
+
+SERVE = "from de_assets.cli.ui import serve; from de_resources.settings import Settings; import sys; "
+SERVE += "serve(Settings.from_environment(), int(sys.argv[1]))"
+Serve = Callable[[int], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts the UI of an empty home on a wanted port, with the project's configuration."""
+    (tmp_path / "dagster").mkdir()
+    shutil.copyfile(PROJECT / "dagster.yaml", tmp_path / "dagster" / "dagster.yaml")
+    started: list[subprocess.Popen[str]] = []
+    environment = {**os.environ, "DE_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1", "COLUMNS": "400"}
+
+    def start(port: int) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", SERVE, str(port)]
+        with (tmp_path / f"ui-{len(started)}.log").open("w") as log:
+            process = subprocess.Popen(
+                command, cwd=PROJECT, env=environment, stdout=log, stderr=subprocess.STDOUT, text=True
+            )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(timeout=90)
+
+
+def said(home: Path, number: int = 0) -> str:
+    return (home / f"ui-{number}.log").read_text()
+
+
+def test_the_ui_is_reachable_from_here_only_and_leaves_nothing(serve: Serve, tmp_path: Path) -> None:
+    with socket.socket() as foreign:
+        foreign.bind(("127.0.0.1", 0))
+        foreign.listen()
+        taken = foreign.getsockname()[1]
+        process = serve(taken)
+        until(lambda: "Dagster UI" in said(tmp_path), 200, lambda: said(tmp_path))
+
+    output = said(tmp_path)
+    assert f"Port {taken} is taken" in output
+    address = re.search(r"http://127\.0\.0\.1:(\d+)", output)
+    assert address is not None
+    assert int(address[1]) != taken
+    assert answers(int(address[1]))
+    assert "arning" not in output
+
+    family = marked(tmp_path / "ui")
+    listening = {c.laddr.ip for p in family for c in p.net_connections(kind="inet") if c.status == psutil.CONN_LISTEN}
+    assert listening
+    assert [ip for ip in listening if not ipaddress.ip_address(ip).is_loopback] == []
+
+    second = serve(0)
+    assert second.wait(timeout=120) != 0
+    assert "already runs" in said(tmp_path, 1)
+    assert answers(int(address[1])), "the first one goes on"
+
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=90) == 0
+    assert marked(tmp_path / "ui") == []
+    assert [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_a_ui_that_cannot_start_says_so(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "dagster" / "dagster.yaml").write_text("no_such_setting: 1\n")
+    assert serve(0).wait(timeout=200) != 0
+    assert "UIFailed" in said(tmp_path)
+    assert "no_such_setting" in said(tmp_path)
+    assert marked(tmp_path / "ui") == []

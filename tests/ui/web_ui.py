@@ -1,0 +1,151 @@
+"""Dagster's processes as a test sees them: started, asked over GraphQL, and stopped with all they started."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import requests
+
+PROJECT = Path(__file__).resolve().parents[2]
+LOCATION = {"repositoryLocationName": "de_assets", "repositoryName": "__repository__"}
+
+
+def until(condition: Callable[[], object], seconds: float, what: Callable[[], str]) -> None:
+    """Poll until the condition is true; fail with `what` was waited for when it is not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what()}"
+        time.sleep(0.5)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class DagsterProcess:
+    """One of Dagster's programs as `python -m …`, working in a folder that is not the project's."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._log = Path(environment["DE_HOME"]) / f"{arguments[0]}.log"
+        with self._log.open("w") as log:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                cwd=environment["DAGSTER_HOME"],
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def __enter__(self) -> DagsterProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        everything = self.family()
+        self._popen.terminate()
+        _ended, left = psutil.wait_procs(everything, timeout=30)
+        for process in left:
+            process.kill()
+        psutil.wait_procs(left, timeout=30)
+        self._popen.wait()
+
+    def family(self) -> list[psutil.Process]:
+        """The process and everything that it started."""
+        root = psutil.Process(self._popen.pid)
+        return [root, *root.children(recursive=True)]
+
+    def output(self) -> str:
+        """The end of what was printed."""
+        return self._log.read_text(errors="replace")[-2000:]
+
+
+class WebUI:
+    """A webserver on a loopback port."""
+
+    def __init__(self, port: int, process: DagsterProcess) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.process = process
+        self._http = requests.Session()
+        self._http.trust_env = False  # no proxy stands between us and the loopback
+
+    def answers(self) -> bool:
+        try:
+            return self._http.get(f"{self.url}/server_info", timeout=10).ok
+        except requests.ConnectionError:
+            return False
+
+    def ask(self, query: str, **variables: object) -> dict[str, Any]:
+        """The data of the answer; errors of the server fail the test."""
+        answer = self._http.post(f"{self.url}/graphql", json={"query": query, "variables": variables}, timeout=120)
+        assert answer.ok, answer.text
+        body = answer.json()
+        assert "errors" not in body, body["errors"]
+        data: dict[str, Any] = body["data"]
+        return data
+
+    def asset(self, name: str, fields: str, **variables: object) -> dict[str, Any]:
+        """Fields of one asset, `layer/name`."""
+        declared = ", ".join(f"${name}: [String!]" for name in variables)
+        query = f"query Asset($key: AssetKeyInput!{', ' if declared else ''}{declared}) " + (
+            "{ assetNodeOrError(assetKey: $key) { __typename ... on AssetNode { " + fields + " } } }"
+        )
+        node: dict[str, Any] = self.ask(query, key={"path": name.split("/")}, **variables)["assetNodeOrError"]
+        assert node["__typename"] == "AssetNode", name
+        return node
+
+    def stop_automation(self) -> None:
+        """Switch every sensor and schedule of both locations off, as one does in the UI."""
+        locations = self.ask(_INSTIGATORS)["repositoriesOrError"]["nodes"]
+        for sensor in (s for location in locations for s in location["sensors"]):
+            self.ask(_STOP_SENSOR, id=sensor["sensorState"]["id"])
+        for schedule in (s for location in locations for s in location["schedules"]):
+            self.ask(_STOP_SCHEDULE, id=schedule["scheduleState"]["id"])
+        for location in self.ask(_INSTIGATORS)["repositoriesOrError"]["nodes"]:
+            states = [s["sensorState"] for s in location["sensors"]] + [
+                s["scheduleState"] for s in location["schedules"]
+            ]
+            assert {state["status"] for state in states} == {"STOPPED"}
+
+
+_INSTIGATORS = """
+query Instigators { repositoriesOrError { ... on RepositoryConnection { nodes {
+  sensors { name sensorState { id status } } schedules { name scheduleState { id status } }
+} } } }
+"""
+_STOP_SENSOR = "mutation Stop($id: String!) { stopSensor(id: $id) { __typename } }"
+_STOP_SCHEDULE = "mutation Stop($id: String!) { stopRunningSchedule(id: $id) { __typename } }"
+
+METADATA = """
+metadataEntries { __typename label
+  ... on TextMetadataEntry { text }
+  ... on MarkdownMetadataEntry { mdStr }
+  ... on JsonMetadataEntry { jsonString }
+  ... on IntMetadataEntry { intRepr }
+  ... on FloatMetadataEntry { floatRepr }
+  ... on BoolMetadataEntry { boolValue }
+  ... on UrlMetadataEntry { url }
+  ... on PathMetadataEntry { path }
+  ... on TimestampMetadataEntry { timestamp }
+  ... on TableMetadataEntry { table { records } }
+  ... on TableSchemaMetadataEntry {
+    schema { columns { name type description constraints { nullable unique other } tags { key } } } }
+  ... on TableColumnLineageMetadataEntry { lineage { columnName columnDeps { assetKey { path } columnName } } }
+}
+"""
+"""Every kind of metadata entry that the platform attaches, whole."""
+
+
+def entry(node: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """The metadata entry of that label."""
+    found: list[dict[str, Any]] = [e for e in node["metadataEntries"] if e["label"] == label]
+    assert len(found) == 1, f"{label}: {[e['label'] for e in node['metadataEntries']]}"
+    return found[0]

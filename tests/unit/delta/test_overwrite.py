@@ -1,0 +1,67 @@
+"""Data Overwrite below the orchestrator: keys that Dagster itself would refuse, and counters of empty writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from de_resources.delta.overwrite import append, replace
+from de_resources.delta.slices import Box, Members, Slice, make_slice
+from de_resources.delta.table import Stamp, Table
+
+pytestmark = pytest.mark.pattern("data_overwrite")
+
+MakeTable = Callable[..., Table]
+MakeStamp = Callable[..., Stamp]
+
+
+def slice_of(*keys: str) -> Slice:
+    by_key: dict[str, Box] = {k: (Members("k", (k,)),) for k in keys}
+    return Slice(boxes=((Members("k", keys),),), by_key=by_key)
+
+
+@pytest.mark.parametrize("first", ["plain", "n" * 300], ids=["folders by key", "random folders"])
+def test_any_text_is_a_key(spark: SparkSession, table: MakeTable, stamp: MakeStamp, first: str) -> None:
+    """Newline, NUL and over-long keys cannot name a folder: the table then uses random ones, from then on."""
+    target = table(partitioned_by=("k",))
+    keys = list(dict.fromkeys([first, "line\nbreak", "nul\0byte", "n" * 300, "😀" * 100]))
+    for number, key in enumerate(keys):
+        frame = spark.createDataFrame([(number, key)], "id long, k string").coalesce(1)
+        assert replace(spark, target, frame, stamp(slice_=key), slice_=slice_of(key)).rows == 1
+    unique = dict(zip(keys, range(len(keys)), strict=True))
+    assert {r.k: r.id for r in target.read(spark).collect()} == unique
+    log = target.log()
+    assert log is not None
+    assert log.rows_by_partition() == {(k,): 1 for k in unique}
+    assert log.first_rows(["k", "id"], 1) == [{"k": keys[-1], "id": len(keys) - 1}]
+
+
+def test_a_frame_that_turns_out_empty_while_it_runs_is_counted(
+    spark: SparkSession, table: MakeTable, stamp: MakeStamp
+) -> None:
+    """The engine cuts empty branches from a running plan; the counters of the write have to survive it."""
+    days = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
+    slice_ = make_slice(["2024-01-01", "2024-01-02"], days, "day")
+    target = table(partitioned_by=("day",))
+    source = spark.createDataFrame([(1, "2024-01-01")], "id long, day string")
+    replace(spark, target, source, stamp(), slice_=slice_)
+    nothing = source.where(F.col("id") < F.rand()).groupBy("day").agg(F.max("id").alias("id")).select("id", "day")
+    assert replace(spark, target, nothing, stamp(), slice_=slice_).rows == 0
+    assert append(spark, target, nothing, stamp(), slice_=slice_).rows == 0
+    assert target.read(spark).count() == 0
+
+
+def test_an_origin_writes_one_slice_once_and_another_one_too(
+    spark: SparkSession, table: MakeTable, stamp: MakeStamp
+) -> None:
+    target = table(partitioned_by=("k",))
+    for key in ("a", "b", "a"):
+        frame = spark.createDataFrame([(1, key)], "id long, k string")
+        written = append(spark, target, frame, stamp(run="one", slice_=key), slice_=slice_of(key))
+    assert written.skipped
+    assert "version 1" in written.skipped
+    assert sorted(r.k for r in target.read(spark).collect()) == ["a", "b"]

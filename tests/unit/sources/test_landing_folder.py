@@ -1,0 +1,95 @@
+"""The drop folder's contract: a marker stands for a complete folder, at every moment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from de_assets.sources.landing import (
+    MARKER,
+    PART,
+    NotAFullHourError,
+    data_files,
+    hour_folder,
+    incoming,
+    is_ready,
+    publish,
+    ready_hours,
+)
+
+HOUR = datetime(2026, 1, 31, 7, tzinfo=UTC)
+
+
+def _publish(landing: Path, files: dict[str, bytes]) -> bool:
+    with incoming(landing) as folder:
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        return publish(hour_folder(landing, HOUR), {name: folder / name for name in files})
+
+
+def test_the_folder_is_named_after_the_hour_in_utc(tmp_path: Path) -> None:
+    assert hour_folder(tmp_path, HOUR) == tmp_path / "visits" / "date=2026-01-31" / "hour=07"
+    warsaw = datetime(2026, 1, 31, 0, tzinfo=timezone(timedelta(hours=1)))
+    assert hour_folder(tmp_path, warsaw) == tmp_path / "visits" / "date=2026-01-30" / "hour=23"
+
+
+@pytest.mark.parametrize("moment", [datetime(2026, 1, 31, 7), HOUR.replace(minute=1), HOUR.replace(microsecond=1)])
+def test_only_full_hours_with_a_time_zone_have_a_folder(tmp_path: Path, moment: datetime) -> None:
+    with pytest.raises(NotAFullHourError):
+        hour_folder(tmp_path, moment)
+
+
+@pytest.mark.pattern("readiness_marker")
+def test_a_published_folder_is_ready_and_nothing_hidden_stays(tmp_path: Path) -> None:
+    assert _publish(tmp_path, {PART: b"{}\n"})
+    assert is_ready(hour_folder(tmp_path, HOUR))
+    assert ready_hours(tmp_path) == [HOUR]
+    assert [path.name for path in tmp_path.iterdir()] == ["visits"]
+    assert sorted(path.name for path in hour_folder(tmp_path, HOUR).iterdir()) == [MARKER, PART]
+
+
+def test_the_same_bytes_again_touch_nothing(tmp_path: Path) -> None:
+    _publish(tmp_path, {PART: b"{}\n"})
+    before = {path: path.stat().st_mtime_ns for path in hour_folder(tmp_path, HOUR).iterdir()}
+    assert not _publish(tmp_path, {PART: b"{}\n"})
+    assert {path: path.stat().st_mtime_ns for path in hour_folder(tmp_path, HOUR).iterdir()} == before
+
+
+def test_a_rewrite_leaves_no_file_of_the_previous_one(tmp_path: Path) -> None:
+    _publish(tmp_path, {PART: b"1\n", "part-00001.json": b"2\n"})
+    assert _publish(tmp_path, {PART: b"3\n"})
+    assert [(path.name, path.read_bytes()) for path in data_files(hour_folder(tmp_path, HOUR))] == [(PART, b"3\n")]
+    assert _publish(tmp_path, {})
+    assert is_ready(hour_folder(tmp_path, HOUR))
+    assert data_files(hour_folder(tmp_path, HOUR)) == []
+
+
+@pytest.mark.pattern("readiness_marker")
+def test_a_rewrite_that_dies_half_way_leaves_no_marker_of_the_previous_attempt(tmp_path: Path) -> None:
+    _publish(tmp_path, {PART: b"old\n"})
+    obstacle = hour_folder(tmp_path, HOUR) / "part-00001.json"
+    obstacle.mkdir()
+    with pytest.raises(IsADirectoryError):
+        _publish(tmp_path, {PART: b"new\n", obstacle.name: b"more\n"})
+    assert (hour_folder(tmp_path, HOUR) / PART).read_bytes() == b"new\n"
+    assert not is_ready(hour_folder(tmp_path, HOUR))
+    assert ready_hours(tmp_path) == []
+    obstacle.rmdir()
+    assert _publish(tmp_path, {PART: b"new\n"})
+    assert is_ready(hour_folder(tmp_path, HOUR))
+
+
+def test_a_rewrite_that_lacks_a_file_leaves_the_previous_one_complete(tmp_path: Path) -> None:
+    _publish(tmp_path, {PART: b"old\n"})
+    with pytest.raises(FileNotFoundError):
+        publish(hour_folder(tmp_path, HOUR), {PART: tmp_path / "was never written"})
+    assert is_ready(hour_folder(tmp_path, HOUR))
+    assert (hour_folder(tmp_path, HOUR) / PART).read_bytes() == b"old\n"
+
+
+def test_what_was_incoming_is_removed_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), incoming(tmp_path) as folder:
+        (folder / PART).joinpath("not a folder").write_bytes(b"half")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,97 @@
+"""Parsing: every line is understood or explained, with the field that is to blame."""
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+
+from de_assets.transforms.visit_parser import parse_visits
+
+pytestmark = pytest.mark.pattern("dead_letter", "wrapper")
+
+VISIT = {
+    "visit_id": "v1",
+    "event_time": "2024-10-10T07:30:00+00:00",
+    "user_id": "u1",
+    "keep_private": False,
+    "page": "page_1",
+    "context": {
+        "referral": None,
+        "ad_id": "ad 1",
+        "user": {"ip": "10.0.0.1", "login": "user_1", "connected_since": "2024-10-10T07:00:00+00:00"},
+        "technical": {
+            "browser": "Firefox",
+            "browser_version": "130",
+            "network_type": "5G",
+            "device_type": "mac",
+            "device_version": "v1",
+            "is_bot": False,
+        },
+    },
+}
+
+
+def line(**changes: object) -> bytes:
+    return json.dumps({**VISIT, **changes}).encode()
+
+
+def without(field: str) -> bytes:
+    return json.dumps({k: v for k, v in VISIT.items() if k != field}).encode()
+
+
+CASES = {
+    "valid": (line(), None, None),
+    "unknown field": (line(release="2024.3"), None, None),
+    "no context": (without("context"), None, None),
+    "truncated": (line()[:-20], "not a JSON object of the expected form", None),
+    "not json": (b"GET / HTTP/1.1", "not a JSON object of the expected form", None),
+    "empty": (b"", "not a JSON object of the expected form", None),
+    "array": (b"[1, 2]", "not a JSON object of the expected form", None),
+    "wrong type": (line(keep_private="unknown"), "not a JSON object of the expected form", None),
+    "context is text": (line(context="unknown"), "not a JSON object of the expected form", None),
+    "bytes": (line(page="pagé").replace(b"pag", b"\xff\xfe"), "the bytes are not UTF-8", None),
+    "null id": (line(visit_id=None), "visit_id is missing", "visit_id"),
+    "blank id": (line(visit_id="  "), "visit_id is missing", "visit_id"),
+    "absent user": (without("user_id"), "user_id is missing", "user_id"),
+    "absent time": (without("event_time"), "event_time is missing", "event_time"),
+    "unreadable time": (line(event_time="yesterday"), "event_time is no timestamp", "event_time"),
+    "impossible time": (line(event_time="2024-02-30T00:00:00Z"), "event_time is no timestamp", "event_time"),
+    "rejected earlier": (
+        b'{"rejected": {"raw": "garbage", "reason": "no request", "line": 12, "file": "a.log"}}',
+        "no request",
+        None,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def parsed(spark: SparkSession) -> dict[str, dict[str, object]]:
+    frame = spark.createDataFrame(
+        [(name, payload) for name, (payload, *_) in CASES.items()], "name STRING, payload BINARY"
+    )
+    return {row["name"]: row.asDict() for row in parse_visits(frame, "payload").collect()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_line_is_understood_or_explained(parsed: dict[str, dict[str, object]], name: str) -> None:
+    _, reason, field = CASES[name]
+    assert (parsed[name]["error"], parsed[name]["error_field"]) == (reason, field)
+
+
+def test_values_of_a_valid_line(parsed: dict[str, dict[str, object]]) -> None:
+    row = parsed["valid"]
+    assert row["visit_id"] == "v1"
+    assert row["ip"] == "10.0.0.1"
+    assert row["device_type"] == "mac"
+    assert row["event_time"].isoformat() == "2024-10-10T07:30:00"  # type: ignore[attr-defined]
+    assert row["keep_private"] is False
+
+
+def test_the_original_is_kept_untouched(parsed: dict[str, dict[str, object]]) -> None:
+    assert parsed["valid"]["raw"] == line().decode()
+    assert bytes(parsed["bytes"]["payload"]) == CASES["bytes"][0]  # type: ignore[call-overload]
+
+
+def test_an_earlier_rejection_keeps_its_place(parsed: dict[str, dict[str, object]]) -> None:
+    row = parsed["rejected earlier"]
+    assert (row["raw"], row["error_file"], row["error_line"]) == ("garbage", "a.log", 12)
