@@ -16,11 +16,11 @@ from benchmarks.measure import Sample
 class Kind(Enum):
     """What the figure says, and in which direction it is good."""
 
-    RATIO = "×"
+    RATIO = "ratio"
     """Our wall seconds per second of the peer; less is better."""
-    EXTRA = "s more"
+    EXTRA = "extra seconds"
     """Our wall seconds minus the peer's; less is better."""
-    RATE = "/s"
+    RATE = "rate"
     """Units per second, without a peer; more is better."""
 
 
@@ -75,9 +75,8 @@ class Figure:
         good = self.value >= self.bar if self.kind is Kind.RATE else self.value <= self.bar
         return Verdict.HOLDS if good else Verdict.MISSED
 
-    @property
-    def of_bar(self) -> float | None:
-        """How much of the bar is used up: at most 1 where it holds. None without a bar."""
+    def share_of_bar(self, value: float) -> float:
+        """How much of the bar a value uses up: at most 1 where it holds. Only for figures that have a bar."""
         if self.bar is None:
-            return None
-        return self.bar / self.value if self.kind is Kind.RATE else self.value / self.bar
+            raise ValueError(f"{self.case} ({self.what}) has no bar")
+        return self.bar / value if self.kind is Kind.RATE else value / self.bar

@@ -20,7 +20,6 @@ import dagster as dg
 from dagster_delta import LocalConfig
 from pyspark.sql import SparkSession
 
-from benchmarks.measure import Sample
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.delta.table import Stamp, Table
 from de_resources.errors import PermanentError
@@ -147,11 +146,6 @@ class Workbench:
         if "engine" in self.__dict__:
             self.spark.stop()
         self._services.down()
-
-
-def mean_wall(samples: tuple[Sample, ...]) -> float:
-    """Mean wall seconds."""
-    return sum(sample.wall for sample in samples) / len(samples)
 
 
 @contextmanager

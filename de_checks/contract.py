@@ -15,11 +15,12 @@ from de_checks.patterns import carries
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
 from de_checks.subject import Subject, spec_of
 from de_checks.violations import Count, Example, count_by_key, examples_by_key
-from de_resources.contract import Contract, Rule
+from de_resources.contract import Contract
 from de_resources.delta.metadata import VERSION, markdown_table
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
+from de_resources.rules import Rule
 
 EXAMPLES = 3
 
@@ -146,5 +147,6 @@ def _table(examples: Sequence[Example], contract: Contract) -> str:
 
 
 def _describe(contract: Contract) -> str:
-    rules = "\n".join(f"- `{r.name}`: `{r.predicate}`" for r in contract.rules)
+    # Predicates quote names with back-ticks, which would end a simple code span.
+    rules = "\n".join(f"- `{r.name}`: `` {r.predicate} ``" for r in contract.rules)
     return f"Every row keeps the contract `{contract.name}`:\n\n{rules}"

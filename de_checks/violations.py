@@ -15,9 +15,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from de_checks.per_key import Key
-from de_resources.contract import Contract, Rule
+from de_resources.contract import Contract
 from de_resources.delta.literals import identifier, literal
 from de_resources.delta.slices import Slice
+from de_resources.rules import Rule
 
 MAX_KEYS_WITH_EXAMPLES = 10
 

@@ -22,8 +22,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -32,22 +31,11 @@ import dagster as dg
 from pandera.pyspark import DataFrameModel
 from pyspark.sql.types import DataType, StructField, StructType
 
-from de_resources.delta.literals import identifier, literal
 from de_resources.errors import PermanentError
+from de_resources.rules import Rule, column_rules
 
 REDACTED = "•••"
 ROWS = "rows"  # counted beside the rules, and so no name for a rule
-
-
-class UnknownRule(PermanentError):
-    """A pandera check that has no counterpart as a SQL predicate."""
-
-    def __init__(self, contract: str, column: str, check: str) -> None:
-        self.contract, self.column, self.check = contract, column, check
-        super().__init__(
-            f"The contract `{contract}` uses the check `{check}` on `{column}`, which has no SQL form. "
-            f"Use one of {', '.join(sorted(_PREDICATES))}, or a row rule in `Config.metadata['rules']`."
-        )
 
 
 class AmbiguousRule(PermanentError):
@@ -59,20 +47,6 @@ class AmbiguousRule(PermanentError):
             f"The contract `{contract}` has more than one rule `{rule}`, or uses the reserved name `{ROWS}`. "
             "Rename the rule in `Config.metadata['rules']`."
         )
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One named assertion on a row: `predicate` is SQL and true for a valid row; NULL counts as a violation."""
-
-    name: str
-    columns: tuple[str, ...]
-    predicate: str
-
-    @property
-    def violated(self) -> str:
-        """SQL that is true for a row that breaks the rule. Never NULL."""
-        return f"NOT coalesce({self.predicate}, FALSE)"
 
 
 @dataclass(frozen=True)
@@ -153,7 +127,7 @@ def _compile(model: type[DataFrameModel]) -> Contract:
     name = str(schema.name)
     columns, rules = [], []
     for column_name, column in schema.columns.items():
-        own = list(_column_rules(name, column_name, column))
+        own = list(column_rules(name, column_name, column))
         rules += own
         columns.append(
             Column(
@@ -162,7 +136,7 @@ def _compile(model: type[DataFrameModel]) -> Contract:
                 description=column.description or "",
                 nullable=bool(column.nullable),
                 personal=bool((column.metadata or {}).get("personal")),
-                constraints=tuple(r.predicate for r in own if not r.name.endswith("_present")),
+                constraints=tuple(r.label for r in own if r.label),
             )
         )
     rules += [Rule(rule, (), predicate) for rule, predicate in options.get("rules", {}).items()]
@@ -180,64 +154,12 @@ def _compile(model: type[DataFrameModel]) -> Contract:
     )
 
 
-def _column_rules(contract: str, name: str, column: Any) -> Iterable[Rule]:
-    quoted = identifier(name)
-    if not column.nullable:
-        yield Rule(f"{name}_present", (name,), f"{quoted} IS NOT NULL")
-    for check in column.checks:
-        predicate = _PREDICATES.get(check.name)
-        if predicate is None:
-            raise UnknownRule(contract, name, check.name)
-        # A null is the business of `…_present` alone, so that it is counted once.
-        yield Rule(f"{name}_{check.name}", (name,), f"({quoted} IS NULL OR {predicate(quoted, check.statistics)})")
-
-
 def _require_distinct(contract: str, names: list[str]) -> None:
     taken = {ROWS}
     for name in names:
         if name in taken:
             raise AmbiguousRule(contract, name)
         taken.add(name)
-
-
-def _pattern(pattern: str | re.Pattern[str]) -> str:
-    return pattern if isinstance(pattern, str) else pattern.pattern
-
-
-def _members(values: Iterable[Any]) -> str:
-    return ", ".join(literal(v) for v in values)
-
-
-def _in_range(column: str, s: Mapping[str, Any]) -> str:
-    low, high = (">=" if s["include_min"] else ">"), ("<=" if s["include_max"] else "<")
-    return f"({column} {low} {literal(s['min_value'])} AND {column} {high} {literal(s['max_value'])})"
-
-
-def _length(column: str, s: Mapping[str, Any]) -> str:
-    bounds = [
-        f"length({column}) {sign} {int(s[name])}"
-        for name, sign in (("min_value", ">="), ("max_value", "<="), ("exact_value", "="))
-        if s.get(name) is not None
-    ]
-    return f"({' AND '.join(bounds) or 'TRUE'})"
-
-
-_PREDICATES = {
-    "equal_to": lambda c, s: f"{c} = {literal(s['value'])}",
-    "not_equal_to": lambda c, s: f"{c} <> {literal(s['value'])}",
-    "greater_than": lambda c, s: f"{c} > {literal(s['min_value'])}",
-    "greater_than_or_equal_to": lambda c, s: f"{c} >= {literal(s['min_value'])}",
-    "less_than": lambda c, s: f"{c} < {literal(s['max_value'])}",
-    "less_than_or_equal_to": lambda c, s: f"{c} <= {literal(s['max_value'])}",
-    "in_range": _in_range,
-    "isin": lambda c, s: f"{c} IN ({_members(s['allowed_values'])})",
-    "notin": lambda c, s: f"{c} NOT IN ({_members(s['forbidden_values'])})",
-    "str_matches": lambda c, s: f"{c} RLIKE {literal('^(?:' + _pattern(s['pattern']) + ')')}",
-    "str_contains": lambda c, s: f"{c} RLIKE {literal(_pattern(s['pattern']))}",
-    "str_startswith": lambda c, s: f"startswith({c}, {literal(s['string'])})",
-    "str_endswith": lambda c, s: f"endswith({c}, {literal(s['string'])})",
-    "str_length": _length,
-}
 
 
 def _table_column(column: Column, key: tuple[str, ...]) -> dg.TableColumn:

@@ -29,7 +29,12 @@ _ENDS: tuple[dg.DagsterEventType, ...] = (
 )
 
 
-@dg.sensor(name="alerts", minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(
+    name="alerts",
+    description="Tells the alert sink of failed checks and failed runs, once each.",
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+)
 def alerts(context: dg.SensorEvaluationContext, alert_sink: AlertSink) -> dg.SensorResult:
     """Deliver the alerts of the runs that ended since the last tick, in that order; at most `RUNS_PER_TICK` runs."""
     cursor, delivered = context.cursor, 0

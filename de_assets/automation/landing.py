@@ -46,6 +46,7 @@ class Plan:
 
 @dg.sensor(
     name="visits_hour_landed",
+    description="Requests an hour of landed visits when its folder is complete; reports folders that change later.",
     target=dg.AssetSelection.assets(VISITS, DEAD_LETTERS),
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,

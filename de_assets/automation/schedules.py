@@ -8,6 +8,7 @@ from de_assets.sources.landing_zone import LandingZone
 
 @dg.schedule(
     name="devices_reload",
+    description="Reloads the provider's dump of devices once a day.",
     cron_schedule="0 4 * * *",
     execution_timezone="UTC",
     target=dg.AssetSelection.assets(["bronze", "devices"]),

@@ -11,7 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from de_assets.calendar import DEFAULT, Calendar
 from de_assets.cli.app import app, console, explained
 from de_assets.sources.access_log import AccessLogReport
-from de_assets.sources.seeding import Seeded, seed_access_log, seed_simulation
+from de_assets.sources.landing import Progress as Advance
+from de_assets.sources.seeding import Say, Seeded, seed_access_log, seed_simulation
 from de_resources.errors import PermanentError
 from de_resources.settings import Settings
 
@@ -81,7 +82,7 @@ def _tell(seeded: Seeded, report: AccessLogReport | None) -> None:
 
 
 @contextmanager
-def _bar(title: str) -> Iterator[tuple]:
+def _bar(title: str) -> Iterator[tuple[Advance, Say]]:
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(title, total=None)

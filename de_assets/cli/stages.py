@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 from dagster import AssetKey, DagsterInstance, Definitions
 
+from de_assets.dashboards import definitions as dashboards
 from de_assets.partitions import daily, hourly
 from de_assets.sources.landing import ready_hours
 from de_resources.settings import Settings
@@ -26,6 +27,8 @@ class Stage:
     assets: tuple[AssetKey, ...]
     partitions: dg.TimeWindowPartitionsDefinition | None = None
     needs: tuple[str, ...] = ()
+    consumer: bool = False
+    """Belongs to the other code location, which reads what this one publishes."""
 
 
 @dataclass
@@ -57,6 +60,7 @@ def stages() -> list[Stage]:
         Stage("user snapshots", _keys("gold/users_snapshot"), daily, needs=("postgres",)),
         Stage("legacy visits", _keys("bronze/legacy_visits"), hourly, needs=("postgres",)),
         Stage("live visits", _keys("bronze/visits_stream"), needs=("kafka",)),
+        Stage("dashboards", _keys("dashboards/daily_traffic"), consumer=True),
     ]
 
 
@@ -117,7 +121,8 @@ def _run(
     selection: tuple[str, str] | None,
     outcome: Outcome,
 ) -> None:
-    job = defs.resolve_implicit_global_asset_job_def()
+    location = dashboards.defs if stage.consumer else defs
+    job = location.resolve_implicit_global_asset_job_def()
     tags = {RANGE_START: selection[0], RANGE_END: selection[1]} if selection else {}
     result = job.execute_in_process(
         instance=instance,

@@ -7,6 +7,7 @@ lineage from the analysed plan, the preview from the first rows of one new file.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import dagster as dg
@@ -123,7 +124,18 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], co
     return "\n".join([*head, *(f"| {' | '.join(_cell(row.get(c)) for c in columns)} |" for row in shown)])
 
 
+def _lineage_table(lineage: Lineage) -> str:
+    rows = [
+        f"| {column} | {', '.join(f'{o.source}.{o.column} ({o.kind.label})' for o in origins) or '-'} |"
+        for column, origins in lineage.columns.items()
+    ]
+    return "\n".join(["| column | comes from |", "|---|---|", *rows])
+
+
 def _cell(value: Any, width: int = 40) -> str:
+    if isinstance(value, datetime):
+        # Files and log give times with and without a zone; both are UTC.
+        value = value.replace(tzinfo=None)
     text = "" if value is None else "".join(c if c.isprintable() else " " for c in str(value)).replace("|", "¦")
     return text if len(text) <= width else text[: width - 1] + "…"
 
@@ -134,7 +146,11 @@ def _parents(context: dg.OutputContext) -> dict[str, dg.AssetKey]:
 
 
 def _lineage_metadata(lineage: Lineage, parents: Mapping[str, dg.AssetKey]) -> dict[str, Any]:
-    entries: dict[str, Any] = {"dagster/column_lineage": to_dagster(lineage, parents)}
+    entries: dict[str, Any] = {
+        "dagster/column_lineage": to_dagster(lineage, parents),
+        # The open-source UI has no view of column lineage: the same as a table.
+        "lineage/columns": dg.MetadataValue.md(_lineage_table(lineage)),
+    }
     if not lineage.complete:
         entries["lineage/incomplete"] = "; ".join(lineage.reasons)[:1000]
     return entries

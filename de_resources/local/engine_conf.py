@@ -31,6 +31,7 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.pyspark.python": sys.executable,
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         # Few and small tasks: the defaults are for a cluster and cost a hundred empty tasks per commit here.
         "spark.sql.shuffle.partitions": "2",

@@ -140,6 +140,13 @@ def test_columns_tell_what_they_mean(visitor: Visitor) -> None:
     for column in Contract.of(VisitsCubeDaily).columns:
         visitor.sees(visitor.page.get_by_role("cell", name=column.name, exact=True).first)
         visitor.sees(column.description)
+
+
+def test_columns_tell_where_they_come_from(visitor: Visitor) -> None:
+    visitor.open("/assets/gold/visits_cube_daily?view=partitions&partition=2024-10-10")
+    visitor.sees("lineage/columns")
+    visitor.sees("silver.visits_enriched.country")
+    visitor.page.get_by_text("lineage/columns").first.scroll_into_view_if_needed()
     visitor.takes_picture("columns")
 
 

@@ -1,0 +1,74 @@
+"""The command: `python -m benchmarks [CASE…] [--size small|full] [--anyway]`."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from benchmarks.cases import CASES
+from benchmarks.document import render, summary
+from benchmarks.figure import Figure, Verdict
+from benchmarks.machine import Machine, MachineBusy
+from benchmarks.plot import draw
+from benchmarks.table import terminal_table
+from benchmarks.workbench import PROJECT, Size, workbench
+from de_resources.errors import PlatformError
+
+DOCUMENT = PROJECT / "docs" / "benchmarks.md"
+IMAGE = PROJECT / "docs" / "images" / "benchmarks.png"
+NAMES = [case.name for case in CASES]
+console = Console(width=None if sys.stdout.isatty() else 160)  # a log has no width of its own
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[CASE]…", help=f"Any of {', '.join(NAMES)}.")] = None,
+    size: Annotated[Size, typer.Option(help="`small` only shows that the cases work.")] = Size.FULL,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Measure although the machine is busy.")] = False,
+) -> None:
+    """Measure, print the table, and after a complete run of full size write docs/benchmarks.md.
+
+    Ends with status 1 when a bar is missed.
+    """
+    unknown = set(names or ()) - set(NAMES)
+    if unknown:
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}; choose from {', '.join(NAMES)}")
+    try:
+        figures = _measure(names or NAMES, size, anyway)
+    except PlatformError as error:
+        console.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False)
+        raise typer.Exit(2) from None
+    console.print(terminal_table(figures))
+    console.print(summary(figures).strip("*"))
+    raise typer.Exit(1 if any(f.verdict is Verdict.MISSED for f in figures) else 0)
+
+
+def _measure(names: list[str], size: Size, anyway: bool) -> list[Figure]:
+    chosen = [case for case in CASES if case.name in names]
+    figures: list[Figure] = []
+    with workbench(size) as bench:
+        machine = Machine.here(bench.settings)
+        console.print(f"{machine.cpu}, {machine.cores} cores, load average {machine.load:.1f}", highlight=False)
+        if not machine.is_quiet:
+            busy = MachineBusy(machine.load)
+            if not anyway:
+                raise busy
+            console.print(f"[yellow]{busy}[/yellow]", highlight=False)
+        for number, case in enumerate(chosen, start=1):
+            with console.status(f"Measuring {case.name} ({number} of {len(chosen)}) …"):
+                figures += case.run(bench)
+            console.print(f"{case.name} measured (load average {os.getloadavg()[0]:.1f})", highlight=False)
+    if size is Size.FULL and len(chosen) == len(CASES):
+        draw(figures, IMAGE)
+        DOCUMENT.write_text(render(machine, figures, chosen, str(IMAGE.relative_to(DOCUMENT.parent))))
+        console.print(f"Written: {DOCUMENT.relative_to(PROJECT)}")
+    else:
+        console.print("docs/benchmarks.md is left as it is: only a complete run of full size writes it.")
+    return figures
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,20 @@
+"""All cases. Those that start programs of their own come first, before this process holds an engine with its memory."""
+
+from benchmarks.case import Case
+from benchmarks.cases import (
+    backfill,
+    contract_check,
+    executors,
+    generator,
+    merge_replay,
+    partition_overwrite,
+    rules,
+    small_asset,
+)
+
+CASES = tuple(
+    map(
+        Case.of,
+        (generator, small_asset, executors, rules, backfill, partition_overwrite, merge_replay, contract_check),
+    )
+)

@@ -1,0 +1,72 @@
+"""A day's rows are overwritten, with a contract of 20 rules, without one, and by hand-written Spark.
+
+All three read the same staged Parquet files and replace the same day of tables made by the same DDL. The first two go through
+`overwrite.replace` (slice guard, row counter, transaction stamp, confirmation in the log); rules are counted on the write's own
+job. The third is `df.write … replaceWhere` and nothing else. Equal: the rows of all three tables; no rule is violated.
+"""
+
+from functools import partial
+
+from pyspark.sql import DataFrame
+
+from benchmarks import data
+from benchmarks.case import require_equal
+from benchmarks.figure import Figure, Kind
+from benchmarks.measure import alternate
+from benchmarks.workbench import Workbench
+from de_resources.contract import Contract
+from de_resources.delta import overwrite
+from de_resources.delta.table import Table, Written
+
+RULES = 20
+BAR_RULES, BAR_WRITE = 1.3, 1.1
+
+
+def run(bench: Workbench) -> list[Figure]:
+    """The price of rules, and the price of our write."""
+    rows = bench.pick(small=50_000, full=2_000_000)
+    frame = data.stage(bench, "rules", days=1, rows_per_day=rows)
+    contract = Contract.of(data.PageViews)
+    require_equal("the contract (rules)", RULES, len(contract.rules))
+    ruled = bench.table("ruled", contract=contract, partitioned_by=("day",))
+    unruled = bench.table("unruled", partitioned_by=("day",))
+    by_hand = bench.table("by_hand", partitioned_by=("day",))
+    by_hand.create_if_missing(bench.spark, frame.schema)
+
+    def verify() -> None:
+        data.require_same_rows(bench, "an overwrite", rows, ruled.uri, unruled.uri, by_hand.uri)
+        counted = replace_days(bench, ruled, frame)
+        require_equal(
+            "the rules (rows, violations)", (rows, 0), (counted.rows, sum((counted.violations or {}).values()))
+        )
+
+    samples = alternate(
+        {
+            "with rules": partial(replace_days, bench, ruled, frame),
+            "without": partial(replace_days, bench, unruled, frame),
+            "by hand": partial(_by_hand, by_hand, frame),
+        },
+        verify=verify,
+        rounds=5,
+    )
+    shown = f"overwrite of {rows:,} rows"
+    return [
+        Figure(
+            "rules", f"{shown}, {RULES} rules", Kind.RATIO, "with rules", samples["with rules"],
+            "the same write without", samples["without"], BAR_RULES,
+        ),
+        Figure(
+            "rules", f"{shown}, no rules", Kind.RATIO, "guarded, stamped write", samples["without"],
+            "plain `df.write`", samples["by hand"], BAR_WRITE,
+        ),
+    ]  # fmt: skip
+
+
+def replace_days(bench: Workbench, table: Table, frame: DataFrame, days: int = 1) -> Written:
+    """Our write of the first day, or days."""
+    slice_ = data.slice_of(data.day_keys(days))
+    return overwrite.replace(bench.spark, table, frame, bench.stamp(table), slice_=slice_)
+
+
+def _by_hand(table: Table, frame: DataFrame) -> None:
+    frame.write.format("delta").mode("overwrite").option("replaceWhere", data.first_day()).save(table.uri)
