@@ -2,13 +2,14 @@
 
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from benchmarks.cases import CASES
-from benchmarks.document import render, summary
+from benchmarks.document import notes, render, summary
 from benchmarks.figure import Figure, Verdict
 from benchmarks.machine import Machine, MachineBusy
 from benchmarks.plot import draw
@@ -42,6 +43,8 @@ def main(
         console.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False)
         raise typer.Exit(2) from None
     console.print(terminal_table(figures))
+    for note in notes(figures):
+        console.print(note, highlight=False)
     console.print(summary(figures).strip("*"))
     raise typer.Exit(1 if any(f.verdict is Verdict.MISSED for f in figures) else 0)
 
@@ -71,4 +74,5 @@ def _measure(names: list[str], size: Size, anyway: bool) -> list[Figure]:
 
 
 if __name__ == "__main__":
+    warnings.filterwarnings("ignore", category=UserWarning)  # the framework's notes on previews
     app()

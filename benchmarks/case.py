@@ -6,9 +6,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from benchmarks.figure import Figure
-from benchmarks.workbench import Workbench
+
+if TYPE_CHECKING:
+    from benchmarks.workbench import Workbench
 
 
 class ResultsDiffer(AssertionError):

@@ -20,27 +20,23 @@ time of all processes involved."""
 
 def render(machine: Machine, figures: Sequence[Figure], cases: Sequence[Case], image: str) -> str:
     """The whole document. `image` is the plot's path, relative to the document."""
-    return (
-        "\n\n".join(
-            (
-                "# Benchmarks",
-                _METHOD,
-                summary(figures),
-                f"![How much of each bar is used]({image})",
-                "## Figures",
-                markdown_table(COLUMNS, [cells(figure) for figure in figures]),
-                *_notes(figures),
-                "## Machine",
-                describe(machine),
-                "## How each case is measured",
-                *(f"**{case.name}.** {' '.join(case.how.split())}" for case in cases),
-                "## Every sample",
-                "Wall seconds (CPU seconds) of each round, in the order in which they were taken.",
-                markdown_table(("case", "contender", "rounds"), list(_raw(figures))),
-            )
-        ).replace("\n\n\n", "\n\n")
-        + "\n"
+    parts = (
+        "# Benchmarks",
+        _METHOD,
+        summary(figures),
+        f"![How much of each bar is used]({image})",
+        "## Figures",
+        markdown_table(COLUMNS, [cells(figure) for figure in figures]),
+        "\n".join(f"- {note}" for note in notes(figures)),
+        "## Machine",
+        describe(machine),
+        "## How each case is measured",
+        *(f"**{case.name}.** {' '.join(case.how.split())}" for case in cases),
+        "## Every sample",
+        "Wall seconds (CPU seconds) of each round, in the order in which they were taken.",
+        markdown_table(("case", "contender", "rounds"), list(_raw(figures))),
     )
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def summary(figures: Sequence[Figure]) -> str:
@@ -67,10 +63,9 @@ def describe(machine: Machine) -> str:
     return "\n".join(lines)
 
 
-def _notes(figures: Sequence[Figure]) -> Iterator[str]:
-    notes = [f"- {f.case}, {f.ours} beside {f.peer}: {f.note}" for f in figures if f.note]
-    if notes:
-        yield "\n".join(notes)
+def notes(figures: Sequence[Figure]) -> list[str]:
+    """What belongs to a figure and fits into no cell."""
+    return [f"{f.case}, {f.ours} beside {f.peer}: {f.note}" for f in figures if f.note]
 
 
 def _raw(figures: Sequence[Figure]) -> Iterator[tuple[str, str, str]]:

@@ -92,7 +92,7 @@ class Workbench:
         """An instance that keeps runs and events in SQLite on the disk, as a local installation does."""
         folder = self.folder("instances") / name
         folder.mkdir(parents=True)
-        with dg.DagsterInstance.local_temp(str(folder)) as instance:
+        with dg.DagsterInstance.local_temp(str(folder), overrides={"telemetry": {"enabled": False}}) as instance:
             yield instance
 
     def resources(self, name: str) -> dict[str, Any]:

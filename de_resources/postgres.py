@@ -57,9 +57,12 @@ class PostgresDatabase(dg.ConfigurableResource):
     def jdbc_options(self) -> dict[str, str]:
         """Options of Spark's `jdbc` source: the password is an option of its own, which plans and logs redact.
 
+        One login is tried first: a database that does not answer is said here, and not by a stack of the driver.
+
         Raises:
-            As `connect`, but nothing is contacted.
+            As `connect`.
         """
+        self.open().close()
         endpoint = self._endpoint()
         return {
             "url": f"jdbc:postgresql://{endpoint.address}/{endpoint.database}",

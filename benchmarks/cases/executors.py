@@ -2,7 +2,8 @@
 
 Ours: steps share the run's process, the engine is the warm Spark Connect server. Then the same with an engine inside the
 run's process. Then what a project gets by default: Dagster's multiprocess executor, so that every step starts a process and
-a JVM. Assets, IO manager and data are the same. Equal: the rows of the last table. No bar: it shows what the set-up is for.
+a JVM. Assets, IO manager and data are the same. Equal: the rows of the last table. Two rounds, as the last takes
+more than a minute. No bar: it shows what the set-up is for.
 """
 
 from functools import partial
@@ -32,7 +33,7 @@ def run(bench: Workbench) -> list[Figure]:
         require_equal("the chain", *ends)
 
     contenders = {name: partial(bench.materialize, MODULE, "*", e) for name, e in set_ups.items()}
-    samples = alternate(contenders, verify=verify, watched=[server])
+    samples = alternate(contenders, verify=verify, rounds=2, watched=[server])
     return [
         Figure(
             "executors", "4 small assets, one run", Kind.RATIO, "in process, warm server", samples["connect"],

@@ -148,7 +148,10 @@ def _run(
 
 
 def _reason(event: dg.DagsterEvent) -> str:
-    error = event.step_failure_data.error
-    while error is not None and error.cause is not None:
+    """The platform's own sentence where the chain of errors has one, else its innermost cause."""
+    error, chosen = event.step_failure_data.error, None
+    while error is not None:
+        if chosen is None or not chosen.message.startswith("de_"):
+            chosen = error
         error = error.cause
-    return (error.message.strip().splitlines() or ["unknown"])[0][:500] if error else "unknown"
+    return (chosen.message.strip().splitlines() or ["unknown"])[0][:500] if chosen else "unknown"

@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 from de_resources.delta import frames
 from de_resources.delta.crash_points import reach
 from de_resources.delta.literals import identifier, literal
+from de_resources.delta.refusals import ConcurrentWrite, refusal
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Stamp, Table, Written
 from de_resources.errors import PermanentError
@@ -101,8 +102,7 @@ def merge(
             )
         reach("before_commit", table.name)
         statement = _statement(table, changes, rule, slice_, evolve)
-        with _user_metadata(session, stamp.text()):
-            session.sql(statement, changes=changes.where(F.col(_CHANGE).isin(*_APPLIED)))
+        _apply(session, table, statement, changes.where(F.col(_CHANGE).isin(*_APPLIED)), stamp)
     finally:
         changes.unpersist()
     reach("after_commit", table.name)
@@ -111,6 +111,17 @@ def merge(
     if commit is None:
         raise PermanentError(f"The merge into `{table.name}` reported success but its commit is not in the log.")
     return Written(commit.version, commit, rows, violations, time.monotonic() - started, changes=counts)
+
+
+def _apply(session: SparkSession, table: Table, statement: str, changes: DataFrame, stamp: Stamp) -> None:
+    try:
+        with _user_metadata(session, stamp.text()):
+            session.sql(statement, changes=changes)
+    except PySparkException as error:
+        conflict = ConcurrentWrite.among(error, table.name)
+        if conflict is None:
+            raise
+        raise conflict from None
 
 
 def _require_columns(rule: MergeRule, columns: Sequence[str], table: str) -> None:
@@ -204,11 +215,10 @@ def _count(changes: DataFrame, table: Table, frame: DataFrame, slice_: Slice | N
     try:
         return {row[_CHANGE]: row["count"] for row in changes.groupBy(_CHANGE).count().collect()}
     except PySparkException as error:
-        if slice_ is None or not frames.outside_slice(error):
+        refused = refusal(error, table, frame, slice_)
+        if refused is None:
             raise
-        hidden = table.contract.personal if table.contract else frozenset()
-        values = frames.offending(frame, slice_, hidden)
-        raise frames.RowsOutsideSlice(table.name, slice_.describe(), slice_.columns, values) from None
+        raise refused from None
 
 
 def _refuse(changes: DataFrame, counts: Mapping[str, int], table: Table, rule: MergeRule) -> None:

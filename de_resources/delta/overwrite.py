@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 
 from de_resources.delta import frames
 from de_resources.delta.crash_points import reach
+from de_resources.delta.refusals import refusal
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Stamp, Table, Written
 from de_resources.errors import PermanentError
@@ -85,11 +86,10 @@ def _write(
     try:
         guarded.write.format("delta").mode(mode).options(**options).save(table.uri)
     except PySparkException as error:
-        if slice_ is None or not frames.outside_slice(error):
+        refused = refusal(error, table, frame, slice_)
+        if refused is None:
             raise
-        hidden = table.contract.personal if table.contract else frozenset()
-        values = frames.offending(frame, slice_, hidden)
-        raise frames.RowsOutsideSlice(table.name, slice_.describe(), slice_.columns, values) from None
+        raise refused from None
     reach("after_commit", table.name)
     return _confirmed(table, stamp, observation, time.monotonic() - started)
 

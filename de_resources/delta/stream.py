@@ -50,7 +50,7 @@ def drain(session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp) -
 
 
 def _written(table: Table, stamp: Stamp, progress: Sequence[Any], seconds: float) -> Written:
-    batches = [p for p in progress if p["numInputRows"]]
+    batches = [p for p in progress if p.numInputRows]
     log = table.log()
     version = log.version if log else 0
     if not batches:
@@ -60,8 +60,8 @@ def _written(table: Table, stamp: Stamp, progress: Sequence[Any], seconds: float
         totals.update({k: int(v or 0) for k, v in _observed(batch).items()})
     rows, violations = frames.split_counters(totals)
     positions: dict[str, str | int] = {
-        "stream/from": str(batches[0]["sources"][0]["startOffset"]),
-        "stream/to": str(batches[-1]["sources"][0]["endOffset"]),
+        "stream/from": str(batches[0].sources[0].startOffset),
+        "stream/to": str(batches[-1].sources[0].endOffset),
         "stream/batches": len(batches),
     }
     commit = log.find(attempt=stamp.attempt) if log else None
@@ -69,5 +69,12 @@ def _written(table: Table, stamp: Stamp, progress: Sequence[Any], seconds: float
 
 
 def _observed(batch: Any) -> Mapping[str, Any]:
-    row = batch["observedMetrics"].get(_OBSERVATION)
-    return row.asDict() if row is not None and hasattr(row, "asDict") else dict(row or {})
+    """The counters of one batch by name. Over Connect the row comes as its values beside a description of its schema."""
+    row = batch.observedMetrics.get(_OBSERVATION)
+    if row is None:
+        return {}
+    values: dict[str, Any] = row.asDict()
+    if set(values) != {"values", "schema"}:
+        return values
+    names = [field["name"] for field in values["schema"]["fields"]]
+    return dict(zip(names, values["values"], strict=True))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -84,10 +85,16 @@ class Table:
         layout = f" PARTITIONED BY ({', '.join(map(identifier, physical))})" if physical else ""
         about = f" COMMENT {literal(self.contract.description)}" if self.contract else ""
         properties = {**_PROPERTIES, **(self.contract.properties if self.contract else {}), **self.properties, **extra}
-        session.sql(
+        statement = (
             f"CREATE TABLE IF NOT EXISTS {self.sql} ({columns}) USING DELTA{layout}{about} "
             f"TBLPROPERTIES ({_assignments(properties)})"
         )
+        try:
+            session.sql(statement)
+        except PySparkException:
+            # Of two first writers Delta refuses the second one, whose table is there all the same.
+            if self.log() is None:
+                raise
 
 
 def _assignments(properties: Mapping[str, str]) -> str:

@@ -176,6 +176,8 @@ def test_the_stream_has_every_message_once_and_explains_each_defect(filled: Fill
     defects = sum(hour.counts[Defect.MALFORMED] + hour.counts[Defect.MISSING] for hour in truth)
     assert sum(row["error"] is not None for row in rows) == defects > 0
     assert all((row["error"] is None) == (row["visit_id"] is not None) for row in rows)
+    (told,) = filled.twice.materialised("bronze/visits_stream", len(RUNS) - 1)
+    assert (told["skipped"], told["contract/rows"]) == (None, len(rows))
 
 
 @pytest.mark.pattern("checkpointer")
