@@ -1,8 +1,9 @@
 """The command: `python -m benchmarks [CASE…] [--size small|full] [--anyway]`."""
 
-import os
+import signal
 import sys
 import warnings
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from benchmarks.cases import CASES
 from benchmarks.document import notes, render, summary
 from benchmarks.figure import Figure, Verdict
 from benchmarks.machine import Machine, MachineBusy
+from benchmarks.measure import Meter
 from benchmarks.plot import draw
 from benchmarks.table import terminal_table
 from benchmarks.workbench import PROJECT, Size, workbench
@@ -52,6 +54,7 @@ def main(
 def _measure(names: list[str], size: Size, anyway: bool) -> list[Figure]:
     chosen = [case for case in CASES if case.name in names]
     figures: list[Figure] = []
+    others: dict[str, float] = {}
     with workbench(size) as bench:
         machine = Machine.here(bench.settings)
         console.print(f"{machine.cpu}, {machine.cores} cores, load average {machine.load:.1f}", highlight=False)
@@ -62,8 +65,11 @@ def _measure(names: list[str], size: Size, anyway: bool) -> list[Figure]:
             console.print(f"[yellow]{busy}[/yellow]", highlight=False)
         for number, case in enumerate(chosen, start=1):
             with console.status(f"Measuring {case.name} ({number} of {len(chosen)}) …"):
+                meter = Meter(bench.servers)
                 figures += case.run(bench)
-            console.print(f"{case.name} measured (load average {os.getloadavg()[0]:.1f})", highlight=False)
+                others[case.name] = meter.others(bench.servers)
+            console.print(f"{case.name} measured; others used {others[case.name]:.0%} of the machine", highlight=False)
+    machine = replace(machine, others=others)
     if size is Size.FULL and len(chosen) == len(CASES):
         draw(figures, IMAGE)
         DOCUMENT.write_text(render(machine, figures, chosen, str(IMAGE.relative_to(DOCUMENT.parent))))
@@ -74,5 +80,6 @@ def _measure(names: list[str], size: Size, anyway: bool) -> list[Figure]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave by the way that stops servers and removes folders
     warnings.filterwarnings("ignore", category=UserWarning)  # the framework's notes on previews
     app()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.case import Case
 from benchmarks.figure import Figure, Verdict
-from benchmarks.machine import QUIET_LOAD, Machine
+from benchmarks.machine import QUIET_LOAD, QUIET_OTHERS, Machine
 from benchmarks.measure import Sample
 from benchmarks.table import COLUMNS, cells, markdown_table
 
@@ -43,9 +43,8 @@ def summary(figures: Sequence[Figure]) -> str:
     """One sentence about the bars."""
     judged = [f for f in figures if f.bar is not None]
     missed = [f"{f.case} ({f.what})" for f in judged if f.verdict is Verdict.MISSED]
-    if missed:
-        return f"**{len(judged) - len(missed)} of {len(judged)} bars hold. Missed: {'; '.join(missed)}.**"
-    return f"**All {len(judged)} bars hold.**"
+    named = f" Missed: {'; '.join(missed)}." if missed else ""
+    return f"**{len(judged) - len(missed)} of {len(judged)} bars hold.{named}**"
 
 
 def describe(machine: Machine) -> str:
@@ -55,9 +54,12 @@ def describe(machine: Machine) -> str:
         f"- {', '.join(f'{name} {version}' for name, version in machine.versions.items())}",
         f"- {machine.date}, load average at the start {machine.load:.1f}",
     ]
+    if machine.others:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in machine.others.items())
+        lines.append(f"- share of the machine that others used while a case was measured: {shares}")
     if not machine.is_quiet:
         lines.append(
-            f"- **The machine was not quiet** (load above {QUIET_LOAD}): others took part of its time. Read the spread "
+            f"- **The machine was not quiet** (load above {QUIET_LOAD}, or others above {QUIET_OTHERS:.0%}). Read the spread "
             "before the figure, and measure again."
         )
     return "\n".join(lines)

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +19,7 @@ from de_resources.local.java import java_executable
 from de_resources.settings import Settings
 
 QUIET_LOAD = 1.5
+QUIET_OTHERS = 0.1
 _PACKAGES = ("pyspark", "dagster", "dagster-delta", "deltalake", "pandera")
 
 
@@ -35,7 +36,10 @@ class MachineBusy(TransientError):
 
 @dataclass(frozen=True)
 class Machine:
-    """What a reader has to know to judge the figures. `load` is the one-minute average before the first case."""
+    """What a reader has to know to judge the figures. `load` is the one-minute average before the first case.
+
+    `others` is the share of all cores that others used, by case.
+    """
 
     cpu: str
     cores: int
@@ -44,11 +48,12 @@ class Machine:
     versions: Mapping[str, str]
     date: str
     load: float
+    others: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_quiet(self) -> bool:
         """Whether the figures are fair."""
-        return self.load <= QUIET_LOAD
+        return self.load <= QUIET_LOAD and all(share <= QUIET_OTHERS for share in self.others.values())
 
     @classmethod
     def here(cls, settings: Settings) -> Machine:

@@ -55,6 +55,30 @@ def timed(work: Work, watched: Sequence[int] = ()) -> Sample:
     return Sample(time.perf_counter() - wall, _cpu_seconds(watched) - cpu)
 
 
+class Meter:
+    """How much of the machine others use, from now on: what is busy on all cores and is neither ours nor watched.
+
+    The load average cannot tell, because measuring itself makes load.
+    """
+
+    def __init__(self, watched: Sequence[int] = ()) -> None:
+        self._started, self._busy, self._ours = time.perf_counter(), _busy_seconds(), _cpu_seconds(watched)
+
+    def others(self, watched: Sequence[int] = ()) -> float:
+        """Share of all cores, 0 to 1; `watched` may have grown by servers that were started meanwhile."""
+        busy, ours = _busy_seconds() - self._busy, _cpu_seconds(watched) - self._ours
+        whole = (time.perf_counter() - self._started) * (psutil.cpu_count() or 1)
+        return min(max(busy - ours, 0.0) / whole, 1.0)
+
+
+def _busy_seconds() -> float:
+    """CPU time of the machine that was not idle; time that a hypervisor gave to others counts as busy."""
+    times = psutil.cpu_times()
+    # Guests' time is in `user` and `nice` already.
+    uncounted = ("idle", "iowait", "guest", "guest_nice")
+    return float(sum(times) - sum(getattr(times, name, 0.0) for name in uncounted))
+
+
 def _cpu_seconds(watched: Sequence[int]) -> float:
     """CPU time so far. A child that ended is in its parent's `children_…` figures."""
     spent = 0.0

@@ -29,7 +29,7 @@ def draw(figures: Sequence[Figure], target: Path) -> None:
             max(high, used, 1.0) + 0.03, place, f"{amount(figure.kind, figure.value)}  (bar {bar(figure)})", va="center"
         )
     axes.axvline(1.0, color="#333333", linestyle="--", linewidth=1)
-    axes.set_yticks(range(len(judged)), [f"{f.case}\n{f.what}" for f in judged], fontsize=8)
+    axes.set_yticks(range(len(judged)), [f"{f.case}\n{f.what.replace('`', '')}" for f in judged], fontsize=8)
     axes.set_xlim(0, 1.5 * max([1.0, *(max(f.share_of_bar(v) for v in f.spread) for f in judged)]))
     axes.set_xlabel("share of the bar that is used; left of the dashed line it holds; the thin line is the spread")
     axes.spines[["top", "right"]].set_visible(False)

@@ -54,6 +54,8 @@ class Workbench:
 
     size: Size
     settings: Settings
+    servers: list[int] = field(default_factory=list)
+    """Process ids of servers that work for the bench but are nobody's children here."""
     _services: LocalServices = field(init=False)
 
     def __post_init__(self) -> None:
@@ -103,13 +105,14 @@ class Workbench:
             "lake": Lake(root_uri=root, storage_options=storage, spark=self.engine),
         }
 
-    def connect_server(self) -> tuple[str, int]:
-        """Start the Spark Connect server where it does not run: its address with token (keep it secret), and its pid."""
+    def connect_server(self) -> str:
+        """Start the Spark Connect server where it does not run, and return its address with token (keep it secret)."""
         statuses = {status.name: status for status in self._services.up(["spark_connect"])}
         endpoint, pid = self._services.endpoint("spark_connect"), statuses["spark_connect"].pid
         if endpoint is None or pid is None:
             raise PermanentError(f"Spark Connect does not run: {statuses['spark_connect'].why} Run `de doctor`.")
-        return f"sc://{endpoint.address}/;token={endpoint.password.get_secret_value()}", pid
+        self.servers = [pid]
+        return f"sc://{endpoint.address}/;token={endpoint.password.get_secret_value()}"
 
     def program(self, *arguments: str, environment: Mapping[str, str]) -> str:
         """Run `python …` in the project to its end and return what it printed. Raises `ProgramFailed`."""

@@ -20,7 +20,7 @@ MODULE = "benchmarks.programs.chain"
 
 def run(bench: Workbench) -> list[Figure]:
     """What one engine for all steps saves."""
-    _, server = bench.connect_server()
+    bench.connect_server()
     classic = {"DE_SPARK": "local[*]"}
     set_ups = {
         "connect": bench.worker_environment("connect"),
@@ -33,7 +33,7 @@ def run(bench: Workbench) -> list[Figure]:
         require_equal("the chain", *ends)
 
     contenders = {name: partial(bench.materialize, MODULE, "*", e) for name, e in set_ups.items()}
-    samples = alternate(contenders, verify=verify, rounds=2, watched=[server])
+    samples = alternate(contenders, verify=verify, rounds=2, watched=bench.servers)
     return [
         Figure(
             "executors", "4 small assets, one run", Kind.RATIO, "in process, warm server", samples["connect"],

@@ -26,7 +26,7 @@ STEP = "bronze__devices"
 def run(bench: Workbench) -> list[Figure]:
     """Seconds that orchestration adds to a small asset."""
     land_devices(bench.settings.landing, World(), datetime(2026, 1, 5, tzinfo=UTC))
-    remote, server = bench.connect_server()
+    remote = bench.connect_server()
     table = str(bench.folder("bare") / "devices")
     environment = bench.worker_environment("small_asset")
     inside: list[float] = []
@@ -44,7 +44,7 @@ def run(bench: Workbench) -> list[Figure]:
         require_equal("a small asset", *rows)
 
     worker = partial(bench.materialize, "de_assets.definitions", "key:bronze/devices", environment)
-    samples = alternate({"worker": worker, "script": script}, verify=verify, rounds=5, watched=[server])
+    samples = alternate({"worker": worker, "script": script}, verify=verify, rounds=5, watched=bench.servers)
     home = environment["DAGSTER_HOME"]
     note = (
         f"inside the worker, the run takes {median(_run_seconds(home)):.2f} s, of which the asset's step "

@@ -35,6 +35,15 @@ class Cluster:
             found: dict[str, Any] = json.load(answer)
             return found
 
+    def completed_application(self, patience: float = 60) -> dict[str, Any]:
+        """The one application that ended; the master learns of an end a moment after the driver is gone."""
+        deadline = time.monotonic() + patience
+        while not (completed := self.state()["completedapps"]) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        (application,) = completed
+        found: dict[str, Any] = application
+        return found
+
     def finished_tasks(self) -> list[int]:
         """Tasks that executors finished, per worker."""
         logs = ["".join(log.read_text() for log in folder.glob("app-*/*/stderr")) for folder in self.folders]

@@ -62,8 +62,7 @@ def test_the_visits_are_those_of_the_truth(lake: Lakehouse, report: Report) -> N
 
 def test_it_was_the_cluster_and_both_workers_that_worked(lake: Lakehouse, cluster: Cluster, report: Report) -> None:
     assert {m["engine"] for run in report.runs for m in run["materialised"]} == {cluster.url}
-    (application,) = cluster.state()["completedapps"]
-    assert application["name"] == "de"
+    assert cluster.completed_application()["name"] == "de"
     assert all(tasks > 0 for tasks in cluster.finished_tasks()), cluster.finished_tasks()
 
 

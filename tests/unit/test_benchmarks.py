@@ -109,11 +109,14 @@ def test_the_document_has_machine_method_figures_and_every_sample() -> None:
 
 def test_a_busy_machine_is_named_in_the_document() -> None:
     busy = replace(MACHINE, load=3.0)
+    disturbed = replace(MACHINE, others={"rules": 0.04, "backfill": 0.31})
     assert "The machine was not quiet" in render(busy, [RATIO], [], "x.png")
+    assert "The machine was not quiet" in render(disturbed, [RATIO], [], "x.png")
+    assert "rules 4%, backfill 31%" in render(disturbed, [RATIO], [], "x.png")
 
 
 def test_the_summary_counts_judged_figures_only() -> None:
-    assert summary([RATIO, replace(RATIO, bar=None), RATE]) == "**All 2 bars hold.**"
+    assert summary([RATIO, replace(RATIO, bar=None), RATE]) == "**2 of 2 bars hold.**"
 
 
 def test_contenders_take_turns_after_an_untimed_round_that_is_verified() -> None:
