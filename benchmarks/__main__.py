@@ -81,5 +81,5 @@ def _measure(names: list[str], size: Size, anyway: bool) -> list[Figure]:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave by the way that stops servers and removes folders
-    warnings.filterwarnings("ignore", category=UserWarning)  # the framework's notes on previews
+    warnings.simplefilter("ignore")  # the framework's notes on previews
     app()

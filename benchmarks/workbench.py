@@ -20,6 +20,7 @@ import dagster as dg
 from dagster_delta import LocalConfig
 from pyspark.sql import SparkSession
 
+from benchmarks.orphans import adopted
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.delta.table import Stamp, Table
 from de_resources.errors import PermanentError
@@ -115,18 +116,22 @@ class Workbench:
         return f"sc://{endpoint.address}/;token={endpoint.password.get_secret_value()}"
 
     def program(self, *arguments: str, environment: Mapping[str, str]) -> str:
-        """Run `python …` in the project to its end and return what it printed. Raises `ProgramFailed`."""
+        """Run `python …` in the project to its end, and that of all it started, and return what it printed.
+
+        Raises `ProgramFailed`.
+        """
         command = [sys.executable, *arguments]
-        done = subprocess.run(
-            command,
-            cwd=PROJECT,
-            env={**os.environ, "PYTHONWARNINGS": "ignore", **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_PROGRAM_SECONDS,
-            check=False,
-        )
+        with adopted():
+            done = subprocess.run(
+                command,
+                cwd=PROJECT,
+                env={**os.environ, "PYTHONWARNINGS": "ignore", **environment},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=_PROGRAM_SECONDS,
+                check=False,
+            )
         if done.returncode:
             raise ProgramFailed(command, done.stdout)
         return done.stdout
