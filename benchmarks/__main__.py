@@ -15,7 +15,7 @@ from benchmarks.figure import Figure, Verdict
 from benchmarks.machine import Machine, MachineBusy
 from benchmarks.measure import Meter
 from benchmarks.plot import draw
-from benchmarks.table import terminal_table
+from benchmarks.table import cells, terminal_table
 from benchmarks.workbench import PROJECT, Size, workbench
 from de_resources.errors import PlatformError
 
@@ -66,9 +66,12 @@ def _measure(names: list[str], size: Size, anyway: bool) -> list[Figure]:
         for number, case in enumerate(chosen, start=1):
             with console.status(f"Measuring {case.name} ({number} of {len(chosen)}) …"):
                 meter = Meter(bench.servers)
-                figures += case.run(bench)
+                measured = case.run(bench)
                 others[case.name] = meter.others(bench.servers)
-            console.print(f"{case.name} measured; others used {others[case.name]:.0%} of the machine", highlight=False)
+            console.print(f"{case.name}: others used {others[case.name]:.0%} of the machine", highlight=False)
+            for figure in measured:
+                console.print("  " + "; ".join(cells(figure)[1:]), highlight=False)
+            figures += measured
     machine = replace(machine, others=others)
     if size is Size.FULL and len(chosen) == len(CASES):
         draw(figures, IMAGE)

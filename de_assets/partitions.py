@@ -1,5 +1,7 @@
 """The partitions of the graph, bounded by the calendar that is in force when this module is loaded."""
 
+from datetime import UTC, datetime
+
 import dagster as dg
 
 from de_assets.calendar import Calendar
@@ -10,3 +12,9 @@ daily = CALENDAR.daily
 
 # A log may begin in the middle of a day: the day then consists of the hours that exist.
 hours_of_day = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
+
+
+def calendar_now() -> datetime:
+    """The present as far as the calendar goes: in a closed one, time ends where its sources end."""
+    now = datetime.now(UTC)
+    return now if CALENDAR.end is None else min(now, CALENDAR.end)

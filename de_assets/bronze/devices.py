@@ -4,6 +4,8 @@ Grain: one device. Pattern: Full Loader - readers see the previous dump or the n
 version, and a dump that is empty or moves too much is held back by its volume check.
 """
 
+from datetime import timedelta
+
 import dagster as dg
 from pyspark.sql import DataFrame
 
@@ -12,11 +14,17 @@ from de_assets.dataset import dataset
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import DEVICES_DROP
 from de_checks.contract import contract_check
+from de_checks.freshness import cadence_policy
 from de_checks.volume import volume_check
 from de_resources.spark import SparkEngine
 
 
-@dg.asset(**dataset(BronzeDevices, patterns=["full_loader", "data_overwrite"]), deps=[DEVICES_DROP])
+@dg.asset(
+    **dataset(BronzeDevices, patterns=["full_loader", "data_overwrite"]),
+    deps=[DEVICES_DROP],
+    # Loaded once a day by the schedule: late after a day, missing after another quarter.
+    freshness_policy=cadence_policy(every=timedelta(days=1), grace=timedelta(hours=6)),
+)
 def devices(landing: LandingZone, spark: SparkEngine) -> DataFrame:
     """Read the dump as it lies in the drop folder."""
     return landing.devices(spark.spark_session).select("type", "version", "full_name")

@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.visits import Visits, VisitsLate
 from de_assets.dataset import dataset
-from de_assets.partitions import hourly
+from de_assets.partitions import calendar_now, hourly
 from de_assets.transforms.late_data_detector import split_late
 from de_assets.transforms.windowed_deduplicator import deduplicate
 from de_checks.contract import contract_check
-from de_checks.freshness import completeness_check
+from de_checks.freshness import completeness_check, newest_event_check
 from de_resources.contract import Contract
 
 
@@ -69,4 +69,5 @@ checks = [
     contract_check(_VALID),
     contract_check(_LATE, blocking=False),
     completeness_check(_VALID, allowed_delay=timedelta(hours=1)),
+    newest_event_check(_VALID, column="event_time", max_age=timedelta(hours=3), now=calendar_now),
 ]
