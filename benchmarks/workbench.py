@@ -150,10 +150,12 @@ class Workbench:
         )
 
     def close(self) -> None:
-        """Stop what was started."""
-        if "engine" in self.__dict__:
-            self.spark.stop()
-        self._services.down()
+        """Stop what was started; the services also where the engine is gone already."""
+        try:
+            if "engine" in self.__dict__:
+                self.spark.stop()
+        finally:
+            self._services.down()
 
 
 @contextmanager
@@ -169,7 +171,9 @@ def workbench(size: Size) -> Iterator[Workbench]:
     try:
         yield bench
     finally:
-        bench.close()
-        os.environ.clear()
-        os.environ.update(before)
-        shutil.rmtree(home, ignore_errors=True)
+        try:
+            bench.close()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+            shutil.rmtree(home, ignore_errors=True)
