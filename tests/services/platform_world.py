@@ -13,9 +13,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, LiteralString
 
+import dagster as dg
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
@@ -117,12 +119,16 @@ class Lakehouse:
         """The tables."""
         return self.folder / "lake"
 
-    @property
+    @cached_property
     def instance(self) -> Path:
-        """DAGSTER_HOME."""
+        """DAGSTER_HOME, with its databases made: Dagster does not let two processes make them at once."""
         folder = self.folder / "dagster"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+        with dg.DagsterInstance.from_config(str(folder)) as instance:
+            instance.get_runs(limit=1)
+            instance.all_asset_keys()
+            instance.all_instigator_state()
         return folder
 
     def start(self, *runs: dict[str, Any], graph: str | None = None, **more: Any) -> Worker:
