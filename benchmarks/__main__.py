@@ -3,23 +3,27 @@
 import signal
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from benchmarks.case import Case
 from benchmarks.cases import CASES
 from benchmarks.document import notes, render, summary
 from benchmarks.figure import Figure, Verdict
 from benchmarks.machine import Machine, MachineBusy
 from benchmarks.measure import Meter
 from benchmarks.plot import draw
+from benchmarks.record import Record, load, save
 from benchmarks.table import cells, terminal_table
 from benchmarks.workbench import PROJECT, Size, workbench
 from de_resources.errors import PlatformError
 
 DOCUMENT = PROJECT / "docs" / "benchmarks.md"
+RECORDS = DOCUMENT.with_suffix(".json")
 IMAGE = PROJECT / "docs" / "images" / "benchmarks.png"
 NAMES = [case.name for case in CASES]
 console = Console(width=None if sys.stdout.isatty() else 160)  # a log has no width of its own
@@ -32,7 +36,7 @@ def main(
     size: Annotated[Size, typer.Option(help="`small` only shows that the cases work.")] = Size.FULL,
     anyway: Annotated[bool, typer.Option("--anyway", help="Measure although the machine is busy.")] = False,
 ) -> None:
-    """Measure, print the table, and after a complete run of full size write docs/benchmarks.md.
+    """Measure, print the table, and after a run of full size write docs/benchmarks.md.
 
     Ends with status 1 when a bar is missed.
     """
@@ -52,9 +56,15 @@ def main(
 
 
 def _measure(names: list[str], size: Size, anyway: bool) -> list[Figure]:
-    chosen = [case for case in CASES if case.name in names]
-    figures: list[Figure] = []
-    others: dict[str, float] = {}
+    records = list(_records([case for case in CASES if case.name in names], size, anyway))
+    if size is Size.FULL:
+        _publish(records)
+    else:
+        console.print("docs/benchmarks.md is left as it is: only runs of full size change it.")
+    return [figure for record in records for figure in record.figures]
+
+
+def _records(cases: list[Case], size: Size, anyway: bool) -> Iterator[Record]:
     with workbench(size) as bench:
         machine = Machine.here(bench.settings)
         console.print(f"{machine.cpu}, {machine.cores} cores, load average {machine.load:.1f}", highlight=False)
@@ -63,23 +73,25 @@ def _measure(names: list[str], size: Size, anyway: bool) -> list[Figure]:
             if not anyway:
                 raise busy
             console.print(f"[yellow]{busy}[/yellow]", highlight=False)
-        for number, case in enumerate(chosen, start=1):
-            with console.status(f"Measuring {case.name} ({number} of {len(chosen)}) …"):
+        for number, case in enumerate(cases, start=1):
+            with console.status(f"Measuring {case.name} ({number} of {len(cases)}) …"):
                 meter = Meter(bench.servers)
-                measured = case.run(bench)
-                others[case.name] = meter.others(bench.servers)
-            console.print(f"{case.name}: others used {others[case.name]:.0%} of the machine", highlight=False)
-            for figure in measured:
+                figures = tuple(case.run(bench))
+                others = meter.others(bench.servers)
+            console.print(f"{case.name}: others used {others:.0%} of the machine", highlight=False)
+            for figure in figures:
                 console.print("  " + "; ".join(cells(figure)[1:]), highlight=False)
-            figures += measured
-    machine = replace(machine, others=others)
-    if size is Size.FULL and len(chosen) == len(CASES):
-        draw(figures, IMAGE)
-        DOCUMENT.write_text(render(machine, figures, chosen, str(IMAGE.relative_to(DOCUMENT.parent))))
-        console.print(f"Written: {DOCUMENT.relative_to(PROJECT)}")
-    else:
-        console.print("docs/benchmarks.md is left as it is: only a complete run of full size writes it.")
-    return figures
+            yield Record(case.name, replace(machine, others=others), figures)
+
+
+def _publish(records: list[Record]) -> None:
+    """The document, from these records and those of the other cases' last runs."""
+    known = load(RECORDS) | {record.case: record for record in records}
+    ordered = [known[case.name] for case in CASES if case.name in known]
+    save(RECORDS, ordered)
+    draw([figure for record in ordered for figure in record.figures], IMAGE)
+    DOCUMENT.write_text(render(ordered, CASES, str(IMAGE.relative_to(DOCUMENT.parent))))
+    console.print(f"Written: {DOCUMENT.relative_to(PROJECT)}")
 
 
 if __name__ == "__main__":

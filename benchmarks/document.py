@@ -6,20 +6,23 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.case import Case
 from benchmarks.figure import Figure, Verdict
-from benchmarks.machine import QUIET_LOAD, QUIET_OTHERS, Machine
+from benchmarks.machine import QUIET_LOAD, QUIET_OTHERS
 from benchmarks.measure import Sample
+from benchmarks.record import Record
 from benchmarks.table import COLUMNS, cells, markdown_table
 
 COMMAND = "make bench"
 _METHOD = f"""\
-Written by `{COMMAND}`. Absolute times tell about the machine, so every bar is about two things measured beside each other: same
-machine, data and layout, in turns A B A B after a warm-up, and only after their results were found equal. The figure is the
-median of the rounds' own figures; the spread is their least and greatest. Seconds are medians of wall time, in brackets the CPU
+Written by `{COMMAND}`, which measures all cases, or the ones named in `ARGS` again. Absolute times tell about the machine, so
+every bar is about two things measured beside each other: same machine, data and layout, in turns A B A B after a warm-up, and
+only after their results were found equal. The figure is the median of the rounds' own figures; the spread is their least and
+greatest. Seconds are medians of wall time, in brackets the CPU
 time of all processes involved."""
 
 
-def render(machine: Machine, figures: Sequence[Figure], cases: Sequence[Case], image: str) -> str:
+def render(records: Sequence[Record], cases: Sequence[Case], image: str) -> str:
     """The whole document. `image` is the plot's path, relative to the document."""
+    figures = [figure for record in records for figure in record.figures]
     parts = (
         "# Benchmarks",
         _METHOD,
@@ -29,7 +32,7 @@ def render(machine: Machine, figures: Sequence[Figure], cases: Sequence[Case], i
         markdown_table(COLUMNS, [cells(figure) for figure in figures]),
         "\n".join(f"- {note}" for note in notes(figures)),
         "## Machine",
-        describe(machine),
+        describe(records),
         "## How each case is measured",
         *(f"**{case.name}.** {' '.join(case.how.split())}" for case in cases),
         "## Every sample",
@@ -47,22 +50,29 @@ def summary(figures: Sequence[Figure]) -> str:
     return f"**{len(judged) - len(missed)} of {len(judged)} bars hold.{named}**"
 
 
-def describe(machine: Machine) -> str:
-    """The machine as a list; a load that makes figures doubtful is named as such."""
-    lines = [
-        f"- {machine.cpu}, {machine.cores} cores, {machine.memory_gib:.0f} GiB of memory, {machine.system}",
-        f"- {', '.join(f'{name} {version}' for name, version in machine.versions.items())}",
-        f"- {machine.date}, load average at the start {machine.load:.1f}",
-    ]
-    if machine.others:
-        shares = ", ".join(f"{name} {share:.0%}" for name, share in machine.others.items())
-        lines.append(f"- share of the machine that others used while a case was measured: {shares}")
-    if not machine.is_quiet:
-        lines.append(
-            f"- **The machine was not quiet** (load above {QUIET_LOAD}, or others above {QUIET_OTHERS:.0%}). Read the spread "
-            "before the figure, and measure again."
-        )
+def describe(records: Sequence[Record]) -> str:
+    """The machines as a list, each with its cases; a load that makes figures doubtful is named as such."""
+    here: dict[tuple[str, str], list[str]] = {}
+    for record in records:
+        m = record.machine
+        machine = f"{m.cpu}, {m.cores} cores, {m.memory_gib:.0f} GiB of memory, {m.system}"
+        versions = ", ".join(f"{name} {version}" for name, version in m.versions.items())
+        here.setdefault((machine, versions), []).append(_circumstances(record))
+    lines = []
+    for (machine, versions), cases in here.items():
+        lines += [f"- {machine}; {versions}", *(f"  - {case}" for case in cases)]
     return "\n".join(lines)
+
+
+def _circumstances(record: Record) -> str:
+    m = record.machine
+    said = f"{record.case}: {m.date}, load average at the start {m.load:.1f}, others used {m.others:.0%} of the machine"
+    if m.is_quiet:
+        return said
+    return (
+        f"{said}. **The machine was not quiet** (load above {QUIET_LOAD}, or others above {QUIET_OTHERS:.0%}). Read the "
+        "spread before the figure, and measure again."
+    )
 
 
 def notes(figures: Sequence[Figure]) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -36,9 +36,9 @@ class MachineBusy(TransientError):
 
 @dataclass(frozen=True)
 class Machine:
-    """What a reader has to know to judge the figures. `load` is the one-minute average before the first case.
+    """What a reader has to know to judge the figures of a case. `load` is the one-minute average before the first case.
 
-    `others` is the share of all cores that others used, by case.
+    `others` is the share of all cores that others used while the case was measured.
     """
 
     cpu: str
@@ -48,12 +48,12 @@ class Machine:
     versions: Mapping[str, str]
     date: str
     load: float
-    others: Mapping[str, float] = field(default_factory=dict)
+    others: float = 0.0
 
     @property
     def is_quiet(self) -> bool:
         """Whether the figures are fair."""
-        return self.load <= QUIET_LOAD and all(share <= QUIET_OTHERS for share in self.others.values())
+        return self.load <= QUIET_LOAD and self.others <= QUIET_OTHERS
 
     @classmethod
     def here(cls, settings: Settings) -> Machine:

@@ -31,14 +31,17 @@ def alternate(
     rounds: int = 3,
     before: Work = lambda: None,
     watched: Sequence[int] = (),
+    warm_ups: int = 1,
 ) -> dict[str, tuple[Sample, ...]]:
-    """Time all contenders in turns, `rounds` times, after one untimed round whose results `verify` has to accept.
+    """Time all contenders in turns, `rounds` times, after untimed rounds whose results `verify` has to accept.
 
     `before` puts things back before each call and is not timed. `watched` are process ids whose CPU time counts too.
+    Work of a second or two inside an engine needs several `warm_ups`, or the rounds tell how it compiles its code.
     """
-    for work in contenders.values():
-        before()
-        work()
+    for _ in range(warm_ups):
+        for work in contenders.values():
+            before()
+            work()
     verify()
     samples: dict[str, list[Sample]] = {name: [] for name in contenders}
     for _ in range(rounds):

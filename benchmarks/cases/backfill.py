@@ -41,7 +41,10 @@ def run(bench: Workbench) -> list[Figure]:
             data.require_same_rows(bench, "a backfill", days * rows, _uri(bench, "range"), by_hand.uri)
 
         samples = alternate(
-            {"one run": one_run, "one commit": partial(_commit, by_hand, frame, keys)}, verify=verify, rounds=5
+            {"one run": one_run, "one commit": partial(_commit, by_hand, frame, keys)},
+            verify=verify,
+            rounds=7,
+            warm_ups=4,
         )
         runs = timed(single_runs)
         data.require_same_rows(bench, "the single runs", days * rows, _uri(bench, "range"), _uri(bench, "single"))

@@ -47,7 +47,8 @@ def run(bench: Workbench) -> list[Figure]:
             "by hand": partial(_by_hand, by_hand, frame),
         },
         verify=verify,
-        rounds=5,
+        rounds=7,
+        warm_ups=4,
     )
     shown = f"overwrite of {rows:,} rows"
     return [

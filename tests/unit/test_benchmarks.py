@@ -17,6 +17,7 @@ from benchmarks.document import render, summary
 from benchmarks.figure import Figure, Kind, Verdict
 from benchmarks.machine import Machine
 from benchmarks.measure import Sample, alternate
+from benchmarks.record import Record, load, save
 from benchmarks.table import COLUMNS, amount, bar, cells, markdown_table, terminal_table
 
 
@@ -30,6 +31,7 @@ RATIO = Figure(
 EXTRA = replace(RATIO, kind=Kind.EXTRA, bar=0.5)
 RATE = Figure("generator", "lines", Kind.RATE, "simulator", _samples(1.0, 2.0, 4.0), bar=50.0, units=100)
 MACHINE = Machine("EPYC", 2, 23.4, "Linux x86_64", {"Python": "3.11"}, "2026-01-05", load=0.4)
+RECORD = Record("rules", MACHINE, (RATIO, EXTRA, RATE))
 
 
 def test_a_figure_is_the_median_of_pairs_and_not_a_pair_of_medians() -> None:
@@ -94,7 +96,7 @@ def test_the_terminal_shows_every_figure() -> None:
 
 def test_the_document_has_machine_method_figures_and_every_sample() -> None:
     case = Case("rules", "Two writes\nside by side.", lambda _bench: [])
-    text = render(MACHINE, [RATIO, EXTRA, RATE], [case], "images/benchmarks.png")
+    text = render([RECORD], [case], "images/benchmarks.png")
     assert "**2 of 3 bars hold. Missed: rules (1 row).**" in text
     assert "](images/benchmarks.png)" in text
     assert "EPYC, 2 cores, 23 GiB of memory" in text
@@ -107,12 +109,21 @@ def test_the_document_has_machine_method_figures_and_every_sample() -> None:
     assert "not quiet" not in text
 
 
-def test_a_busy_machine_is_named_in_the_document() -> None:
-    busy = replace(MACHINE, load=3.0)
-    disturbed = replace(MACHINE, others={"rules": 0.04, "backfill": 0.31})
-    assert "The machine was not quiet" in render(busy, [RATIO], [], "x.png")
-    assert "The machine was not quiet" in render(disturbed, [RATIO], [], "x.png")
-    assert "rules 4%, backfill 31%" in render(disturbed, [RATIO], [], "x.png")
+def test_a_busy_machine_is_named_in_the_document_beside_its_case() -> None:
+    busy = replace(RECORD, machine=replace(MACHINE, load=3.0))
+    disturbed = Record("backfill", replace(MACHINE, others=0.31), ())
+    for record in (busy, disturbed):
+        assert "The machine was not quiet" in render([record], [], "x.png")
+    lines = render([RECORD, disturbed], [], "x.png").splitlines()
+    assert [line for line in lines if "not quiet" in line] == [line for line in lines if "- backfill:" in line]
+    assert sum("EPYC" in line for line in lines) == 1
+
+
+def test_a_record_survives_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "benchmarks.json"
+    assert load(file) == {}
+    save(file, [RECORD])
+    assert load(file) == {"rules": RECORD}
 
 
 def test_the_summary_counts_judged_figures_only() -> None:
