@@ -15,7 +15,7 @@ from de_resources.local.services import LocalServices
 from de_resources.secrets import Secrets
 from de_resources.settings import Settings
 
-__all__ = ["DatabaseMisconfigured", "PostgresDatabase", "ServiceUnavailable"]
+__all__ = ["DatabaseMisconfigured", "PostgresDatabase", "RelationMissing", "ServiceUnavailable"]
 
 ANSWER_SECONDS = 5
 _HINT = "start it with `de up postgres`, or name another server in the resource's `host`."
@@ -28,6 +28,17 @@ class DatabaseMisconfigured(PermanentError):
         self.host = host
         super().__init__(
             f"The server {host} cannot be used: give `user`, `database` and `password` (secret://name) too."
+        )
+
+
+class RelationMissing(PermanentError):
+    """A table or view that is read, and that the database does not have."""
+
+    def __init__(self, relation: str, database: str, address: str) -> None:
+        self.relation, self.database, self.address = relation, database, address
+        super().__init__(
+            f"The database `{database}` on {address} has no table `{relation}` that its role may see. Nothing was read, and "
+            "what was loaded before stays. Ask its owner whether it was dropped or renamed, or feed it with `de seed`."
         )
 
 
@@ -54,17 +65,23 @@ class PostgresDatabase(dg.ConfigurableResource):
         with closing(self.open()) as session, session:
             yield session
 
-    def jdbc_options(self) -> dict[str, str]:
-        """Options of Spark's `jdbc` source: the password is an option of its own, which plans and logs redact.
+    def jdbc_options(self, table: str) -> dict[str, str]:
+        """Options by which Spark's `jdbc` source reads a table: the password is one of its own, which plans redact.
 
-        One login is tried first: a database that does not answer is said here, and not by a stack of the driver.
+        The table is looked up first: what is wrong with it is said here, and not by a stack of the driver.
 
         Raises:
+            RelationMissing: the database has no such table or view.
             As `connect`.
         """
-        self.open().close()
+        with self.connect() as session, session.cursor() as cursor:
+            cursor.execute("SELECT to_regclass(%s) IS NOT NULL", (table,))
+            known = cursor.fetchone() == (True,)
         endpoint = self._endpoint()
+        if not known:
+            raise RelationMissing(table, str(endpoint.database), endpoint.address)
         return {
+            "dbtable": table,
             "url": f"jdbc:postgresql://{endpoint.address}/{endpoint.database}",
             "user": endpoint.user,
             "password": endpoint.password.get_secret_value(),

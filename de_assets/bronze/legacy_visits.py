@@ -1,7 +1,8 @@
 """Visits of the legacy system, hour by hour of their ingestion.
 
 Grain: one visit. Pattern: Incremental Loader, delta-column flavour - the hour is bounded on both sides, half-open, on the
-ingestion time, and the database evaluates it. Late events therefore arrive in the hour that received them.
+ingestion time, and the database evaluates it: a bound that it would not evaluate stops the run, and the run's metadata
+shows what it was asked. Late events therefore arrive in the hour that received them.
 """
 
 import dagster as dg
@@ -14,7 +15,10 @@ from de_assets.partitions import hourly
 from de_assets.sources.systems import LEGACY_VISITS_TABLE
 from de_checks.contract import contract_check
 from de_resources.postgres import PostgresDatabase
+from de_resources.pushdown import bounds
 from de_resources.spark import SparkEngine
+
+TABLE = "legacy_visits"
 
 
 @dg.asset(
@@ -26,9 +30,11 @@ from de_resources.spark import SparkEngine
 def legacy_visits(context: dg.AssetExecutionContext, database: PostgresDatabase, spark: SparkEngine) -> DataFrame:
     """Read the rows that the database received in the run's hours."""
     window = context.partition_time_window
-    rows = spark.spark_session.read.format("jdbc").options(**database.jdbc_options(), dbtable="legacy_visits").load()
+    rows = spark.spark_session.read.format("jdbc").options(**database.jdbc_options(TABLE)).load()
     received = F.col("ingestion_time")
-    return rows.where((received >= F.lit(window.start)) & (received < F.lit(window.end))).select(
+    increment = rows.where((received >= F.lit(window.start)) & (received < F.lit(window.end)))
+    context.add_output_metadata({"source/predicates": " AND ".join(bounds(increment, TABLE, "ingestion_time"))})
+    return increment.select(
         "visit_id",
         "event_time",
         "user_id",

@@ -59,6 +59,7 @@ def stages() -> list[Stage]:
         Stage("traffic and sessions", _keys("gold/visits_cube_daily", "gold/sessions"), daily),
         Stage("user snapshots", _keys("gold/users_snapshot"), daily, needs=("postgres",)),
         Stage("legacy visits", _keys("bronze/legacy_visits"), hourly, needs=("postgres",)),
+        Stage("current legacy visits", _keys("silver/legacy_visits"), needs=("postgres",)),
         Stage("live visits", _keys("bronze/visits_stream"), needs=("kafka",)),
         Stage("dashboards", _keys("dashboards/daily_traffic"), consumer=True),
     ]
@@ -96,7 +97,7 @@ def _selections(stage: Stage, landed: set[str], held_back: set[str]) -> Iterable
     if isinstance(stage.partitions, dg.DailyPartitionsDefinition):
         blocked = {key[:10] for key in held_back}
         wanted = [key not in blocked for key in keys]
-    elif "legacy visits" in stage.name:
+    elif stage.name == "legacy visits":
         wanted = [True] * len(keys)
     else:
         wanted = [key in landed and key not in held_back for key in keys]

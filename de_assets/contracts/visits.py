@@ -182,17 +182,22 @@ class VisitsEnriched(pa.DataFrameModel):
         }
 
 
-class LegacyVisits(pa.DataFrameModel):
-    """Visits of the legacy system, by the hour in which its database received them.
-
-    Grain: one visit. Partition: the hour of `ingestion_time`, never of the event.
-    """
+class LegacyColumns(pa.DataFrameModel):
+    """What both datasets of the legacy system have: one row per visit."""
 
     visit_id: T.StringType = pa.Field(nullable=False, description="Identity of the visit")
     event_time: T.TimestampType = pa.Field(nullable=False, description="When the page was viewed")
     user_id: T.StringType = pa.Field(nullable=False, description="Pseudonymous visitor")
     page: T.StringType = pa.Field(nullable=False, description="Name of the page")
     ip: T.StringType = pa.Field(nullable=True, description="Network address of the visitor", metadata=_PERSONAL)
+
+
+class LegacyVisits(LegacyColumns):
+    """Visits of the legacy system, by the hour in which its database received them.
+
+    Grain: one visit. Partition: the hour of `ingestion_time`, never of the event.
+    """
+
     is_deleted: T.BooleanType = pa.Field(nullable=False, description="Whether the producer took the visit back")
     ingestion_time: T.TimestampType = pa.Field(nullable=False, description="When the database received the row")
     ingestion_hour: T.TimestampType = pa.Field(nullable=False, description="Hour of `ingestion_time` (UTC)")
@@ -207,3 +212,18 @@ class LegacyVisits(pa.DataFrameModel):
             "partitioned_by": ["ingestion_hour"],
             "rules": {"hour_is_that_of_ingestion": "ingestion_hour = date_trunc('HOUR', ingestion_time)"},
         }
+
+
+class CurrentLegacyVisits(LegacyColumns):
+    """Visits of the legacy system as they stand: changed ones in their newest state, deleted ones gone.
+
+    Grain: one visit.
+    """
+
+    ingestion_time: T.TimestampType = pa.Field(nullable=False, description="When the database received this state")
+
+    class Config:
+        """Small enough to be computed as a whole."""
+
+        name = "silver.legacy_visits"
+        metadata = {"owner": "team:legacy", "key": ["visit_id"]}

@@ -26,7 +26,7 @@ from de_resources.spark import SparkEngine
 )
 def users(database: PostgresDatabase, spark: SparkEngine) -> DataFrame:
     """Versions from the table's history."""
-    history = spark.spark_session.read.format("jdbc").options(**database.jdbc_options(), dbtable="users_history").load()
+    history = spark.spark_session.read.format("jdbc").options(**database.jdbc_options("users_history")).load()
     deleted = F.col("operation") == "D"
     return versions(history, "user_id", ["login", "email", "country"], "changed_at", deleted)
 

@@ -23,7 +23,12 @@ def main(url: str, table: str) -> None:
     records.select(f.col("value").cast("string"), f.current_timezone().alias("zone")).write.format("delta").save(table)
     written = spark.read.format("delta").load(table)
     rows = sorted(row.value for row in written.collect())
-    roles = spark.read.format("jdbc").options(**options["jdbc"], query="SELECT current_user AS role").load().collect()
+    roles = (
+        spark.read.format("jdbc")
+        .options(**{**options["jdbc"], "dbtable": "(SELECT current_user AS role) AS me"})
+        .load()
+        .collect()
+    )
     plan = records._explain_string(extended=True)
     shuffles = spark.conf.get("spark.sql.shuffle.partitions")
     answer = {"rows": rows, "zone": written.first().zone, "role": roles[0].role, "shuffles": shuffles, "plan": plan}

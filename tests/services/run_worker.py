@@ -96,7 +96,10 @@ def _materialised(result: dg.ExecuteInProcessResult) -> Iterator[dict[str, Any]]
             "asset": materialization.asset_key.to_user_string(),
             "partition": materialization.partition,
             "rows": rows,
-            **{key: metadata.get(key) for key in ("engine", "skipped", "delta/version", "contract/rows")},
+            **{
+                key: metadata.get(key)
+                for key in ("engine", "skipped", "delta/version", "contract/rows", "source/predicates")
+            },
         }
 
 

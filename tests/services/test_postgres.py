@@ -10,7 +10,7 @@ import psycopg2
 import pytest
 
 from de_resources.local import LocalServices, ServiceState, ServiceUnavailable
-from de_resources.postgres import DatabaseMisconfigured, PostgresDatabase
+from de_resources.postgres import DatabaseMisconfigured, PostgresDatabase, RelationMissing
 
 pytestmark = pytest.mark.services
 
@@ -66,16 +66,21 @@ def test_an_absent_server_is_named_within_the_time_out(at_home: LocalServices, m
 
 def test_the_password_is_neither_in_the_url_nor_in_the_description(at_home: LocalServices) -> None:
     database = PostgresDatabase()
-    options = database.jdbc_options()
+    options = database.jdbc_options("pg_tables")
 
     assert options["password"] not in options["url"]
     assert options["password"] not in str(database.description())
     assert database.description()["address"] in options["url"]
 
 
+def test_a_table_that_vanished_is_named(at_home: LocalServices) -> None:
+    with pytest.raises(RelationMissing, match="no table `dropped_by_its_owner`"):
+        PostgresDatabase().jdbc_options("dropped_by_its_owner")
+
+
 def test_a_configured_server_needs_its_credentials() -> None:
     with pytest.raises(DatabaseMisconfigured, match="secret://name"):
-        PostgresDatabase(host="127.0.0.1").jdbc_options()
+        PostgresDatabase(host="127.0.0.1").jdbc_options("users")
 
 
 def test_the_wheels_programs_serve_where_the_system_has_none(

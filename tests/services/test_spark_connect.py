@@ -55,7 +55,7 @@ def _run_client(services: LocalServices, table: Path, token: str | None) -> subp
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     if token:
         environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = token
-    options = {"kafka": KafkaBroker().spark_options(), "jdbc": PostgresDatabase().jdbc_options()}
+    options = {"kafka": KafkaBroker().spark_options(), "jdbc": PostgresDatabase().jdbc_options("pg_tables")}
     return subprocess.run(
         [sys.executable, str(CLIENT), f"sc://{endpoint.address}", str(table)],
         input=json.dumps(options),

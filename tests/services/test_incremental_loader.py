@@ -1,0 +1,133 @@
+"""Both flavours of the Incremental Loader over a week of hours, backfilled by three workers at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from platform_world import RATES, WORLD, Lakehouse, Platform, key_of
+from psycopg2.extras import execute_values
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from de_assets.sources.simulator import Defect, hours_between, land_visits
+from de_resources.local import LocalServices
+from de_resources.postgres import PostgresDatabase
+from de_resources.pushdown import UnboundedRead, bounds, pushed_predicates
+from de_resources.spark import SparkEngine, close_connections
+
+pytestmark = [pytest.mark.services, pytest.mark.pattern("incremental_loader")]
+
+START = datetime(2024, 11, 4, tzinfo=UTC)
+WEEK = hours_between(START, START + timedelta(days=7))
+KEYS = [key_of(hour) for hour in WEEK]
+THIRDS = [KEYS[:56], KEYS[56:112], KEYS[112:]]
+# Of every hour: its first instant, one inside, and its last instant.
+INSTANTS = (timedelta(), timedelta(minutes=17), timedelta(hours=1) - timedelta(microseconds=1))
+LEGACY = "bronze/legacy_visits"
+RETURNED = START + timedelta(hours=100, minutes=30)
+
+
+def received() -> list[tuple[Any, ...]]:
+    """The week's rows in the database, and a row before and after it that no hour of the week may see."""
+    hours = [START - timedelta(hours=1), *WEEK, START + timedelta(days=7)]
+    # The event lies a day before its receipt: who loads by event time finds other rows.
+    return [
+        (f"week-{at:%m%dT%H%M%S.%f}", at - timedelta(days=1), "user", "home", "192.0.2.1", False, at)
+        for at in (hour + instant for hour in hours for instant in INSTANTS)
+    ]
+
+
+@pytest.fixture(scope="module")
+def week(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
+    """A lake in which three workers have loaded a third of the week each, at the same time."""
+    fed_platform.up()
+    land_visits(fed_platform.landing, WORLD, WEEK, per_hour=10, irregularities=RATES)
+    with fed_platform.at_home(), PostgresDatabase().connect() as session, session.cursor() as cursor:
+        execute_values(
+            cursor,
+            "INSERT INTO legacy_visits (visit_id, event_time, user_id, page, ip, is_deleted, ingestion_time) VALUES %s",
+            received(),
+        )
+    lake = Lakehouse(fed_platform.services, tmp_path_factory.mktemp("week"))
+    lake.environment["DE_CALENDAR"] = f"{START:%Y-%m-%dT%H}/{START + timedelta(days=7):%Y-%m-%dT%H}"
+    workers = [
+        lake.start(
+            {"assets": [LEGACY], "first": keys[0], "last": keys[-1]},
+            {"assets": ["bronze/visits", "bronze/visits_dead_letter"], "first": keys[0], "last": keys[-1]},
+        )
+        for keys in THIRDS
+    ]
+    for worker, keys in zip(workers, THIRDS, strict=True):
+        report = worker.end().succeeded()
+        (predicates,) = {m["source/predicates"] for m in report.materialised(LEGACY)}
+        end = datetime.strptime(keys[-1], "%Y-%m-%d-%H:%M") + timedelta(hours=1)
+        assert f"GreaterThanOrEqual(ingestion_time,{keys[0][:10]} {keys[0][11:]}:00.0)" in predicates
+        assert f"LessThan(ingestion_time,{end:%Y-%m-%d %H:%M}:00.0)" in predicates
+    return lake
+
+
+def test_a_row_on_a_boundary_lands_once_in_the_hour_that_begins_with_it(week: Lakehouse) -> None:
+    found = Counter((row["visit_id"], key_of(row["ingestion_hour"])) for row in week.rows(LEGACY))
+    inside = [(name, at) for name, *_, at in received() if START <= at < START + timedelta(days=7)]
+    assert found == Counter((name, key_of(at.replace(minute=0, second=0, microsecond=0))) for name, at in inside)
+
+
+def test_every_landed_line_of_the_week_is_in_the_hour_that_received_it(week: Lakehouse, fed_platform: Platform) -> None:
+    truth = fed_platform.truth
+    dead = week.per_key("bronze/visits_dead_letter", "landing_hour")
+    valid = week.per_key("bronze/visits", "landing_hour")
+    assert {key: valid[key] + dead.get(key, 0) for key in KEYS} == {key_of(h): truth.hour(h).lines for h in WEEK}
+    broken = {key_of(h): truth.hour(h).counts for h in WEEK}
+    assert dead == {k: n for k, c in broken.items() if (n := c[Defect.MALFORMED] + c[Defect.MISSING])}
+
+
+def test_what_the_producer_took_back_disappears_downstream_also_when_an_old_hour_is_loaded_again(
+    week: Lakehouse, fed_platform: Platform
+) -> None:
+    taken_back = [name for name, *_, at in received() if START <= at < START + timedelta(hours=2)]
+    with fed_platform.at_home(), PostgresDatabase().connect() as session, session.cursor() as cursor:
+        cursor.execute(
+            "UPDATE legacy_visits SET is_deleted = true, ingestion_time = %s WHERE visit_id = ANY(%s)",
+            (RETURNED, taken_back),
+        )
+    later = key_of(RETURNED.replace(minute=0))
+    # The hour of the deletion first, then one of those whose rows it took; the other one keeps its stale rows.
+    week.run(
+        {"assets": [LEGACY], "first": later, "last": later},
+        {"assets": [LEGACY], "first": KEYS[1], "last": KEYS[1]},
+        {"assets": ["silver/legacy_visits"]},
+    ).succeeded()
+
+    assert sum(row["is_deleted"] for row in week.rows(LEGACY)) == len(taken_back) == 6
+    current = {row["visit_id"] for row in week.rows("silver/legacy_visits")}
+    assert current == {name for name, *_, at in received() if START <= at < WEEK[-1] + timedelta(hours=1)} - set(
+        taken_back
+    )
+
+
+@pytest.fixture
+def session(at_home: LocalServices) -> Iterator[SparkSession]:
+    yield SparkEngine().spark_session
+    close_connections()
+
+
+def test_a_bound_that_the_database_does_not_evaluate_is_refused(session: SparkSession) -> None:
+    with PostgresDatabase().connect() as database, database.cursor() as cursor:
+        cursor.execute("CREATE TABLE IF NOT EXISTS received (id INT, ingestion_time TIMESTAMPTZ)")
+    rows = session.read.format("jdbc").options(**PostgresDatabase().jdbc_options("received")).load()
+    at, hour = F.col("ingestion_time"), F.lit(START)
+
+    assert len(bounds(rows.where((at >= hour) & (at < F.lit(WEEK[1]))), "received", "ingestion_time")) == 2
+    assert pushed_predicates(rows) == []
+    unbounded = (
+        rows,
+        rows.where(at >= hour),  # nothing ends it: a backfill would read all that came since
+        rows.where(F.date_trunc("HOUR", at) == hour),  # a function around the column stays in the engine
+    )
+    for frame in unbounded:
+        with pytest.raises(UnboundedRead, match="`received`"):
+            bounds(frame, "received", "ingestion_time")
