@@ -31,7 +31,7 @@ from de_resources.spark import SparkEngine
 
 PROJECT = Path(__file__).resolve().parents[1]
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-_PROGRAM_SECONDS = 600
+_PROGRAM_SECONDS = 1200
 
 
 class Size(StrEnum):

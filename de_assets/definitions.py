@@ -2,15 +2,18 @@
 
 import dagster as dg
 
-from de_assets import automation, bronze, gold, silver
+from de_assets import automation, bronze, gold, silver, staging
 from de_assets.resources import resources
 from de_assets.sources.systems import systems
 
+assets = [*systems, *bronze.assets, *silver.assets, *gold.assets, *staging.assets]
+
 defs = dg.Definitions(
-    assets=[*systems, *bronze.assets, *silver.assets, *gold.assets],
-    asset_checks=[*bronze.checks, *silver.checks, *gold.checks],
+    assets=assets,
+    asset_checks=[*bronze.checks, *silver.checks, *gold.checks, *staging.checks],
     sensors=automation.sensors,
     schedules=automation.schedules,
+    jobs=automation.jobs(assets),
     resources=resources(),
     # One process per run: every step shares the session, or the connection, of the run.
     executor=dg.in_process_executor,

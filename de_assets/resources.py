@@ -1,5 +1,7 @@
 """The resources of both code locations' worlds: which engine, which lake, which services. All of it by configuration."""
 
+from typing import Any
+
 from dagster_delta import LocalConfig
 
 from de_assets.automation.alert_sinks import LogAlertSink
@@ -8,6 +10,7 @@ from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.kafka import KafkaBroker
 from de_resources.lake import Lake
 from de_resources.postgres import PostgresDatabase
+from de_resources.replication.lake import ReplicaDeltaIOManager, ReplicaLake
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 
@@ -17,12 +20,23 @@ def resources(settings: Settings | None = None, engine: SparkEngine | None = Non
     settings = settings or Settings.from_environment()
     engine = engine or SparkEngine()
     storage = LocalConfig()
+    landing, broker = str(settings.landing), KafkaBroker()
+    staging: dict[str, Any] = {
+        "root_uri": settings.staging_root,
+        "storage_options": storage,
+        "spark": engine,
+        "apart_from": [settings.lake_root, landing],
+    }
     return {
         "spark": engine,
         "io_manager": SparkDeltaIOManager(root_uri=settings.lake_root, storage_options=storage, spark=engine),
         "lake": Lake(root_uri=settings.lake_root, storage_options=storage, spark=engine),
-        "landing": LandingZone(root=str(settings.landing)),
-        "broker": KafkaBroker(),
+        "landing": LandingZone(root=landing),
+        "broker": broker,
         "database": PostgresDatabase(),
         "alert_sink": LogAlertSink(),
+        "staging_io_manager": ReplicaDeltaIOManager(**staging),
+        "staging_lake": ReplicaLake(**staging),
+        # Staging has a broker of its own where one is configured here; on one machine it is the same.
+        "staging_broker": broker,
     }

@@ -101,11 +101,14 @@ class PostgresDatabase(dg.ConfigurableResource):
         endpoint = self._endpoint()
         return {"address": endpoint.address, "database": str(endpoint.database), "user": endpoint.user}
 
-    def open(self) -> connection:
-        """A session for code that manages its own transactions; the caller closes it. Raises as `connect`."""
+    def open(self, *, replication: bool = False) -> connection:
+        """A session for code that manages its own transactions; the caller closes it. Raises as `connect`.
+
+        For `replication` it is one of psycopg2's `LogicalReplicationConnection`.
+        """
         endpoint = self._endpoint()
         try:
-            return log_in(endpoint, timeout=ANSWER_SECONDS)
+            return log_in(endpoint, timeout=ANSWER_SECONDS, replication=replication)
         except psycopg2.OperationalError as error:
             said = " ".join(str(error).split())
             raise ServiceUnavailable("postgres", endpoint.address, f"{said}; {_HINT}") from error

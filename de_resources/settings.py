@@ -1,11 +1,12 @@
 """Where this machine keeps the platform's files, read from the environment once per call.
 
-| variable    | meaning                                                             | default         |
-|-------------|---------------------------------------------------------------------|-----------------|
-| `DE_HOME`   | everything that services and the platform keep on this machine      | `.de`           |
-| `LAKE_ROOT` | root of the tables: a folder, `s3a://`, `abfss://` or `gs://`       | `$DE_HOME/lake` |
-| `DE_JARS`   | cache of the engine's and the broker's jars                         | `$DE_HOME/jars` |
-| `DE_SPARK`  | `sc://host:port`, `spark://host:port`, `local[n]`; unset: automatic | unset           |
+| variable          | meaning                                                             | default            |
+|-------------------|---------------------------------------------------------------------|--------------------|
+| `DE_HOME`         | everything that services and the platform keep on this machine      | `.de`              |
+| `LAKE_ROOT`       | root of the tables: a folder, `s3a://`, `abfss://` or `gs://`       | `$DE_HOME/lake`    |
+| `DE_STAGING_ROOT` | root of the staging environment, which holds replicas only          | `$DE_HOME/staging` |
+| `DE_JARS`         | cache of the engine's and the broker's jars                         | `$DE_HOME/jars`    |
+| `DE_SPARK`        | `sc://host:port`, `spark://host:port`, `local[n]`; unset: automatic | unset              |
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Settings:
 
     home: Path
     lake_root: str
+    staging_root: str
     jars: Path
     spark: str | None = None
 
@@ -30,10 +32,11 @@ class Settings:
         """Read the variables of the module's table; relative folders are resolved against the working directory."""
         env = os.environ if environment is None else environment
         home = Path(env.get("DE_HOME") or ".de").expanduser().resolve()
-        root = env.get("LAKE_ROOT") or str(home / "lake")
-        lake_root = root.rstrip("/") if "://" in root else str(Path(root).expanduser().resolve())
+        lake_root = _root(env.get("LAKE_ROOT") or str(home / "lake"))
+        staging_root = _root(env.get("DE_STAGING_ROOT") or str(home / "staging"))
         jars = Path(env.get("DE_JARS") or home / "jars").expanduser().resolve()
-        return cls(home=home, lake_root=lake_root, jars=jars, spark=env.get("DE_SPARK") or None)
+        spark = env.get("DE_SPARK") or None
+        return cls(home=home, lake_root=lake_root, staging_root=staging_root, jars=jars, spark=spark)
 
     @property
     def secrets(self) -> Path:
@@ -54,3 +57,7 @@ class Settings:
     def landing(self) -> Path:
         """Folder into which producers drop files."""
         return self.home / "landing"
+
+
+def _root(root: str) -> str:
+    return root.rstrip("/") if "://" in root else str(Path(root).expanduser().resolve())

@@ -5,6 +5,7 @@ from benchmarks.cases import (
     backfill,
     contract_check,
     executors,
+    file_loader,
     generator,
     merge_replay,
     partition_overwrite,
@@ -15,6 +16,16 @@ from benchmarks.cases import (
 CASES = tuple(
     map(
         Case.of,
-        (generator, small_asset, executors, rules, backfill, partition_overwrite, merge_replay, contract_check),
+        (
+            generator,
+            small_asset,
+            executors,
+            file_loader,
+            rules,
+            backfill,
+            partition_overwrite,
+            merge_replay,
+            contract_check,
+        ),
     )
 )

@@ -1,11 +1,14 @@
-"""What starts runs: named automation conditions, sensors, schedules.
+"""What starts runs: named automation conditions, sensors, schedules, and jobs on tables.
 
 All of it is on from the first start of the daemon: data that lands is taken in, what follows from it is computed, and
 what goes wrong is told.
 """
 
+from collections.abc import Sequence
+
 import dagster as dg
 
+from de_assets.automation import maintenance, restore
 from de_assets.automation.alert_sensor import alerts
 from de_assets.automation.landing import visits_hour_landed
 from de_assets.automation.schedules import devices_reload
@@ -19,4 +22,9 @@ cascade = dg.AutomationConditionSensorDefinition(
 )
 
 sensors = [visits_hour_landed, cascade, alerts]
-schedules = [devices_reload]
+schedules = [devices_reload, maintenance.schedule]
+
+
+def jobs(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg.JobDefinition]:
+    """The jobs that work on the tables of these assets."""
+    return [maintenance.maintenance_job(assets), restore.restore_job(assets)]

@@ -1,6 +1,18 @@
 """Bronze: what came, as it came, typed and in partitions."""
 
-from de_assets.bronze import devices, legacy_visits, visits, visits_stream
+from de_assets.bronze import devices, legacy_visits, users_changes, visits, visits_stream
 
-assets = [visits.landed_visits, visits_stream.visits_stream, devices.devices, legacy_visits.legacy_visits]
-checks = [*visits.checks, *visits_stream.checks, *devices.checks, *legacy_visits.checks]
+assets = [
+    visits.landed_visits,
+    visits_stream.visits_stream,
+    devices.devices,
+    legacy_visits.legacy_visits,
+    users_changes.users_changes,
+]
+checks = [
+    *visits.checks,
+    *visits_stream.checks,
+    *devices.checks,
+    *legacy_visits.checks,
+    *users_changes.checks,
+]

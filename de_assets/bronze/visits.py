@@ -47,7 +47,10 @@ def landed_visits(
 ) -> Iterator[dg.Output[DataFrame]]:
     """Parse the landed lines of the run's hours once, and split them."""
     hours = [hourly.time_window_for_partition_key(key).start for key in context.partition_keys]
-    parsed = parse_visits(landing.visit_lines(spark.spark_session, hours), "payload").persist()
+    lines = parse_visits(landing.visit_lines(spark.spark_session, hours), "payload")
+    # Kept once: of what was understood the text is the payload.
+    rejected = F.when(F.col(ERROR).isNotNull(), F.col("payload"))
+    parsed = lines.withColumn("payload", rejected).persist()
     try:
         yield dg.Output(dead_letters(parsed), "dead")
         yield dg.Output(understood(parsed), "valid")

@@ -14,6 +14,7 @@ from de_assets.calendar import DEFAULT
 from de_assets.cli.app import app, console, explained
 from de_assets.cli.seed import DAYS, SEED, VISITS, Days, Log, SeedNumber, Start, Visits, feed
 from de_assets.cli.ui import serve
+from de_assets.sources.capture import CAPTURES
 from de_assets.sources.topics import TOPICS
 from de_resources.local.services import LocalServices, ServicesFailed
 from de_resources.settings import Settings
@@ -60,7 +61,10 @@ def _bring_up(services: LocalServices) -> dict[str, str]:
     with console.status("Starting services …") as status:
         try:
             statuses = services.up(
-                topics=TOPICS, console=console, progress=lambda name, what: status.update(f"{name}: {what}")
+                topics=TOPICS,
+                captures=CAPTURES,
+                console=console,
+                progress=lambda name, what: status.update(f"{name}: {what}"),
             )
         except ServicesFailed as error:
             console.print(f"[yellow]{error}[/yellow]", highlight=False)

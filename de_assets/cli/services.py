@@ -7,13 +7,14 @@ import typer
 from rich.table import Table
 
 from de_assets.cli.app import app, console, explained
+from de_assets.sources.capture import CAPTURES
 from de_assets.sources.topics import TOPICS
 from de_resources.local.endpoints import ServiceStatus
 from de_resources.local.jars import ensure_jars
 from de_resources.local.services import LocalServices
 from de_resources.settings import Settings
 
-Names = Annotated[list[str] | None, typer.Argument(help="spark_connect, postgres, kafka; default: all")]
+Names = Annotated[list[str] | None, typer.Argument(help="spark_connect, postgres, kafka, capture; default: all")]
 
 
 @app.command()
@@ -23,6 +24,7 @@ def up(names: Names = None) -> None:
         LocalServices().up(
             names or None,
             topics=TOPICS,
+            captures=CAPTURES,
             console=console,
             progress=lambda name, what: status.update(f"{name}: {what}"),
         )
@@ -49,7 +51,7 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and 
 
 @app.command()
 def logs(
-    name: Annotated[str, typer.Argument(help="spark_connect, postgres or kafka")],
+    name: Annotated[str, typer.Argument(help="spark_connect, postgres, kafka or capture")],
     lines: Annotated[int, typer.Option(help="How many of the last lines.")] = 50,
 ) -> None:
     """Print the last lines of a service's log."""

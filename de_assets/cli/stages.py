@@ -12,9 +12,14 @@ from dagster import AssetKey, DagsterInstance, Definitions
 
 from de_assets.dashboards import definitions as dashboards
 from de_assets.partitions import daily, hourly
+from de_assets.sources.capture import USERS_CAPTURE
 from de_assets.sources.landing import ready_hours
+from de_resources.capture import CaptureBehind, CaptureSource, SlotLost, status, wait_until_captured
+from de_resources.postgres import PostgresDatabase
 from de_resources.settings import Settings
 
+CAPTURED = ("postgres", "kafka", "capture")
+CAPTURE_SECONDS = 60.0
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
@@ -27,6 +32,8 @@ class Stage:
     assets: tuple[AssetKey, ...]
     partitions: dg.TimeWindowPartitionsDefinition | None = None
     needs: tuple[str, ...] = ()
+    awaits: CaptureSource | None = None
+    """What the database has committed before the stage has to be in the topic first."""
     consumer: bool = False
     """Belongs to the other code location, which reads what this one publishes."""
 
@@ -52,16 +59,21 @@ def stages() -> list[Stage]:
     """All stages, upstream first."""
     return [
         Stage("devices", _keys("bronze/devices", "silver/devices")),
-        Stage("users", _keys("silver/users"), needs=("postgres",)),
+        Stage("changes of users", _keys("bronze/users_changes"), needs=CAPTURED, awaits=USERS_CAPTURE),
+        Stage("users", _keys("silver/users"), needs=CAPTURED),
         Stage("landed visits", _keys("bronze/visits", "bronze/visits_dead_letter"), hourly),
         Stage("valid visits", _keys("silver/visits", "silver/visits_late"), hourly),
         Stage("enriched visits", _keys("silver/visits_enriched"), hourly),
         Stage("traffic and sessions", _keys("gold/visits_cube_daily", "gold/sessions"), daily),
-        Stage("user snapshots", _keys("gold/users_snapshot"), daily, needs=("postgres",)),
+        Stage("user snapshots", _keys("gold/users_snapshot"), daily, needs=CAPTURED),
         Stage("legacy visits", _keys("bronze/legacy_visits"), hourly, needs=("postgres",)),
         Stage("current legacy visits", _keys("silver/legacy_visits"), needs=("postgres",)),
         Stage("live visits", _keys("bronze/visits_stream"), needs=("kafka",)),
         Stage("dashboards", _keys("dashboards/daily_traffic"), consumer=True),
+        Stage("replicas of devices", _keys("staging/devices_raw", "staging/devices")),
+        Stage("replica of visits", _keys("staging/visits"), hourly),
+        Stage("replica of users", _keys("staging/users"), needs=CAPTURED),
+        Stage("replica of live visits", _keys("staging/visits_topic"), needs=("kafka",)),
     ]
 
 
@@ -79,7 +91,7 @@ def materialise(
     for stage in stages():
         started(stage)
         outcome = Outcome(stage)
-        why = next((f"{name}: {absent[name]}" for name in stage.needs if name in absent), None)
+        why = next((f"{name}: {absent[name]}" for name in stage.needs if name in absent), None) or _behind(stage)
         if why is not None:
             outcome.left_out = why
         else:
@@ -87,6 +99,17 @@ def materialise(
                 _run(defs, instance, stage, selection, outcome)
         held_back |= outcome.held_back
         yield outcome
+
+
+def _behind(stage: Stage) -> str | None:
+    """Why what the stage reads has not arrived; None when it has, or when nothing is awaited."""
+    if stage.awaits is None or status(PostgresDatabase(), stage.awaits) is None:
+        return None
+    try:
+        wait_until_captured(PostgresDatabase(), stage.awaits, CAPTURE_SECONDS)
+    except (CaptureBehind, SlotLost) as error:
+        return str(error)
+    return None
 
 
 def _selections(stage: Stage, landed: set[str], held_back: set[str]) -> Iterable[tuple[str, str] | None]:

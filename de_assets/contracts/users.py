@@ -16,6 +16,47 @@ class UserColumns(pa.DataFrameModel):
     country: T.StringType = pa.Field(nullable=True, description="Country of residence, ISO 3166 alpha-2")
 
 
+class UsersChanges(UserColumns):
+    """Every change of the table of users, as the capture relayed it, understood or not.
+
+    Grain: one record of the topic (partition, offset); tombstones are left out. Not partitioned: a stream appends. Of a
+    deleted user the columns hold the last image. A record that was not understood has `error`, and nothing but its place.
+    """
+
+    user_id: T.StringType = pa.Field(nullable=True, description="Identity of the user")
+    operation: T.StringType = pa.Field(
+        nullable=True,
+        isin=["r", "c", "u", "d"],
+        description="r: there before the capture; c, u, d: created, updated, deleted",
+    )
+    changed_at: T.TimestampType = pa.Field(
+        nullable=True, description="When it changed: by the application, else the row's own stamp, else the commit"
+    )
+    commit_time: T.TimestampType = pa.Field(nullable=True, description="When the database committed")
+    commit_lsn: T.LongType = pa.Field(nullable=True, ge=0, description="Position of the commit in the database's log")
+    sequence: T.IntegerType = pa.Field(nullable=True, ge=0, description="Number of the change within its transaction")
+    before: T.StringType = pa.Field(nullable=True, description="The row before, as JSON", metadata=_PERSONAL)
+    after: T.StringType = pa.Field(nullable=True, description="The row after, as JSON", metadata=_PERSONAL)
+    payload: T.BinaryType = pa.Field(nullable=False, description="The record's value as it came", metadata=_PERSONAL)
+    error: T.StringType = pa.Field(nullable=True, description="Why the record was not understood; null: it was")
+    topic_partition: T.IntegerType = pa.Field(nullable=False, ge=0, description="Partition of the topic")
+    topic_offset: T.LongType = pa.Field(nullable=False, ge=0, description="Offset in that partition")
+    append_time: T.TimestampType = pa.Field(nullable=False, description="When the broker appended the record")
+    delay_ms: T.LongType = pa.Field(
+        nullable=True, description="From commit to topic, milliseconds; null for a snapshot"
+    )
+
+    class Config:
+        """The position in the topic identifies a record, that in the database's log a change."""
+
+        name = "bronze.users_changes"
+        metadata = {
+            "owner": OWNER,
+            "key": ["topic_partition", "topic_offset"],
+            "rules": {"understood_or_explained": "(error IS NULL) = (operation IS NOT NULL AND user_id IS NOT NULL)"},
+        }
+
+
 class Users(UserColumns):
     """Users as slowly changing dimension of type 2: one row per version, valid in the half-open `[valid_from, valid_to)`.
 
@@ -33,6 +74,8 @@ class Users(UserColumns):
         metadata = {
             "owner": OWNER,
             "key": ["user_id", "valid_from"],
+            # Consumers that follow the changes of versions need not read all of them again.
+            "properties": {"delta.enableChangeDataFeed": "true"},
             "rules": {
                 "interval_not_empty": "valid_to IS NULL OR valid_to > valid_from",
                 "open_means_current": "is_current = (valid_to IS NULL)",

@@ -1,34 +1,35 @@
 """All versions of every user.
 
-Grain: one version of one user, valid in a half-open interval. The database keeps the history of its table by a trigger; the
-versions follow from it, so that a rerun gives the same rows and a backfill of visits joins with what was valid then.
+Grain: one version of one user, valid in a half-open interval. Pattern: Change Data Capture - the versions follow from all
+captured changes in the order of the database's log, so that a rerun gives the same rows, whatever the order and the
+repetition in which they arrived;
+only versions that are new or ended otherwise are merged into the table, whose change data feed others may follow.
 """
 
 import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from de_assets.automation.conditions import polled
+from de_assets.automation.conditions import gated
+from de_assets.bronze.users_changes import ATTRIBUTES
 from de_assets.contracts.users import Users
 from de_assets.dataset import dataset
-from de_assets.sources.systems import USERS_TABLE
+from de_assets.transforms.change_data_capture import in_log_order
 from de_assets.transforms.slowly_changing_dimension import versions
 from de_checks.contract import contract_check
 from de_checks.volume import volume_check
-from de_resources.postgres import PostgresDatabase
-from de_resources.spark import SparkEngine
 
 
 @dg.asset(
-    **dataset(Users),
-    deps=[USERS_TABLE],
-    automation_condition=polled("0 * * * *"),
+    **dataset(Users, patterns=["change_data_capture", "merger"], mode="merge", merge_vanished="delete"),
+    ins={"changes": dg.AssetIn(["bronze", "users_changes"])},
+    automation_condition=gated(),
 )
-def users(database: PostgresDatabase, spark: SparkEngine) -> DataFrame:
-    """Versions from the table's history."""
-    history = spark.spark_session.read.format("jdbc").options(**database.jdbc_options("users_history")).load()
-    deleted = F.col("operation") == "D"
-    return versions(history, "user_id", ["login", "email", "country"], "changed_at", deleted)
+def users(changes: DataFrame) -> DataFrame:
+    """Versions from the changes that were understood."""
+    understood = in_log_order(changes.where(F.col("error").isNull()), "user_id", "changed_at")
+    deleted = F.col("operation") == "d"
+    return versions(understood, "user_id", ATTRIBUTES, "changed_at", deleted, order=("commit_lsn", "sequence"))
 
 
 checks = [contract_check(users), volume_check(users, tolerance=(0.9, 2.0))]

@@ -9,7 +9,8 @@ from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from de_assets.sources.landing import VISITS, data_files, hour_folder, is_ready
+from de_assets.sources.devices_dump import check_dump
+from de_assets.sources.landing import DEVICES, VISITS, data_files, hour_folder, is_ready
 from de_resources.errors import PermanentError, TransientError
 from de_resources.settings import Settings
 
@@ -57,14 +58,21 @@ class LandingZone(dg.ConfigurableResource):
         )
 
     def devices(self, session: SparkSession) -> DataFrame:
-        """The provider's dump: `type`, `version`, `full_name`. Raises `FolderNotReady`, or `PermanentError` for bad lines."""
-        folder = self.path / "devices"
+        """The provider's dump: `type`, `full_name`, `version`. A dump without lines is empty, which a check judges.
+
+        Raises `FolderNotReady`, `UnreadableDump` for a line that is not as agreed, and `PermanentError` for a file that
+        vanishes meanwhile.
+        """
+        folder = self.path / DEVICES
         if not is_ready(folder):
             raise FolderNotReady([folder])
         schema = "type STRING, full_name STRING, version STRING"
         try:
-            files = [str(f) for f in data_files(folder)]
-            return session.read.schema(schema).option("mode", "FAILFAST").json(files)
+            files = data_files(folder)
+            check_dump(files)
+            if not files:
+                return session.createDataFrame([], schema)
+            return session.read.schema(schema).option("mode", "FAILFAST").json([str(f) for f in files])
         except FileNotFoundError as error:
             raise PermanentError(
                 f"The devices' dump {error.filename} vanished while it was read. Land it again."

@@ -10,11 +10,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from de_assets.calendar import Calendar
 from de_assets.sources.access_log import AccessLogReport, land_access_log
+from de_assets.sources.capture import USERS_CAPTURE
 from de_assets.sources.landing import Progress
 from de_assets.sources.simulator import (
     EVERYDAY,
     VisitMessage,
     World,
+    create_tables,
     feed_database,
     feed_topic,
     hours_between,
@@ -23,6 +25,7 @@ from de_assets.sources.simulator import (
     visit_messages,
 )
 from de_assets.sources.topics import TOPICS, VISITS
+from de_resources.capture import prepare
 from de_resources.errors import PermanentError
 from de_resources.kafka import KafkaBroker
 from de_resources.local.endpoints import ServiceUnavailable
@@ -77,6 +80,9 @@ def seed_simulation(
     land_devices(settings.landing, world, calendar.end)
     say("feeding the database")
     with _left_out(done, "postgres"), closing(PostgresDatabase().open()) as connection:
+        create_tables(connection)
+        # Before the first row, so that the capture hears of every change and not of the last state only.
+        prepare(PostgresDatabase(), USERS_CAPTURE)
         fed = feed_database(connection, world, calendar.start, calendar.end)
         done.user_changes, done.legacy_visits = fed.user_changes, fed.legacy_states
     say("feeding the broker")

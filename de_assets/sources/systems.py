@@ -7,6 +7,7 @@ from de_assets.partitions import hourly
 LANDED_VISITS = dg.AssetKey(["sources", "landed_visits"])
 DEVICES_DROP = dg.AssetKey(["sources", "devices_drop"])
 VISITS_TOPIC = dg.AssetKey(["sources", "visits_topic"])
+USERS_TOPIC = dg.AssetKey(["sources", "users_topic"])
 USERS_TABLE = dg.AssetKey(["sources", "users_table"])
 LEGACY_VISITS_TABLE = dg.AssetKey(["sources", "legacy_visits_table"])
 ACCESS_LOG = dg.AssetKey(["sources", "access_log"])
@@ -48,6 +49,13 @@ systems = [
         "The table `users` of the accounts database, with its history kept by a trigger.",
         "team:accounts",
         "postgres",
+    ),
+    _external(
+        USERS_TOPIC,
+        "The topic `users`: every change of the table of users, relayed by the service `capture`.",
+        "team:accounts",
+        "kafka",
+        deps=[USERS_TABLE],
     ),
     _external(LEGACY_VISITS_TABLE, "The table `legacy_visits` of the previous system.", "team:legacy", "postgres"),
 ]

@@ -13,19 +13,24 @@ from pyspark.sql import functions as F
 _OPERATION, _SAME = "__de_operation", "__de_same"
 
 
-def versions(history: DataFrame, key: str, attributes: Sequence[str], at: str, deleted: Column) -> DataFrame:
+def versions(
+    history: DataFrame, key: str, attributes: Sequence[str], at: str, deleted: Column, order: Sequence[str] = ()
+) -> DataFrame:
     """One row per version: `key`, `attributes`, `valid_from`, `valid_to` (null: still valid), `is_current`.
 
     `history` has one row per change, with the state after it and the time `at`. Of several changes of one key at one
-    instant the last by content order counts, so that no version is empty; a change that changes nothing opens no version;
+    instant the last by `order` counts, or without one a delete, then the last by content, so that no version is empty; a
+    change that changes nothing opens no version;
     a delete closes the last version and opens none. The result depends on the set of changes only, not on their order.
     """
     content = [F.col(a) for a in attributes]
     by_key = Window.partitionBy(key).orderBy(at)
-    # A delete wins over other changes of the same instant.
-    newest = Window.partitionBy(key, at).orderBy(F.col(_OPERATION).desc(), *(c.desc_nulls_last() for c in content))
+    last = [F.col(o).desc() for o in order]
+    newest = Window.partitionBy(key, at).orderBy(
+        *last, F.col(_OPERATION).desc(), *(c.desc_nulls_last() for c in content)
+    )
     changes = (
-        history.select(key, *attributes, at, deleted.alias(_OPERATION))
+        history.select(key, *attributes, at, *order, deleted.alias(_OPERATION))
         .withColumn("__de_rank", F.row_number().over(newest))
         .where("__de_rank = 1")
         .drop("__de_rank")

@@ -48,7 +48,9 @@ def parse_visits(records: DataFrame, payload: str) -> DataFrame:
     text = F.col(payload).cast("string")
     prepared = records.withColumn("raw", F.make_valid_utf8(text))
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
-    parsed = prepared.withColumn("_json", F.from_json(F.col("raw"), _JSON, options))
+    read = prepared.withColumn("_json", F.from_json(F.col("raw"), _JSON, options))
+    # Converted in a step of their own, because the value and what is wrong with it both need them.
+    parsed = read.withColumns({_converted(c): _source(c).try_cast("timestamp") for c in _TIMES})
     error, field = _error(F.is_valid_utf8(text))
     return parsed.select(
         *(F.col(c) for c in records.columns if c != "raw"),
@@ -65,9 +67,12 @@ def _source(column: str) -> Column:
     return F.col(f"_json.{_NESTED.get(column, column)}")
 
 
+def _converted(column: str) -> str:
+    return f"_{column}"
+
+
 def _value(column: str) -> Column:
-    source = _source(column)
-    return source.try_cast("timestamp") if column in _TIMES else source
+    return F.col(_converted(column)) if column in _TIMES else _source(column)
 
 
 def _error(valid_utf8: Column) -> tuple[Column, Column]:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from de_resources.contract import Contract
 from de_resources.delta.literals import identifier, literal, quoted_path
 from de_resources.delta.log import Commit, TableLog
+from de_resources.delta.versions import version_to_read
 from de_resources.errors import PermanentError
 
 # Transaction identifiers make retries harmless; kept for ever they would only make the log grow.
@@ -55,11 +56,18 @@ class Table:
         return TableLog.open(self.uri, self.storage_options)
 
     def read(self, session: SparkSession, version: int | None = None) -> DataFrame:
-        """The whole table, lazily; `version` travels in time. Raises `TableMissing`."""
-        if self.log() is None:
+        """The whole table, lazily; `version` travels in time.
+
+        A version that was only compacted since is read in its compacted form where its own files are gone.
+        Raises `TableMissing`, and `VersionUnreadable`, which names the versions that can be read.
+        """
+        log = self.log()
+        if log is None:
             raise TableMissing(self.name)
         reader = session.read.format("delta").options(**self.spark_options)
-        return (reader if version is None else reader.option("versionAsOf", version)).load(self.uri)
+        if version is not None:
+            reader = reader.option("versionAsOf", version_to_read(log, self.name, version))
+        return reader.load(self.uri)
 
     def create_if_missing(self, session: SparkSession, schema: StructType, keys: Sequence[str] = ()) -> None:
         """Create the empty table where it is missing, so that the first write is checked and stamped like every other.

@@ -37,6 +37,8 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+        # Frames are kept for the length of one write or two: choosing encodings costs more than reading them plain.
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
         # Spark's own pattern and `jaas`: a broker's password must not be readable in a printed plan.
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
         # A plan cut in the middle cannot be compared, and cut schemas hide what changed.

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import psycopg2
 from psycopg2.extensions import ISOLATION_LEVEL_AUTOCOMMIT, connection, encrypt_password
+from psycopg2.extras import LogicalReplicationConnection
 from psycopg2.sql import SQL, Identifier, Literal
 
 from de_resources.local.endpoints import Endpoint
+
+_PLAIN = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=iso_8601 -c extra_float_digits=3"
 
 
 def ensure(admin: Callable[[], connection], endpoint: Endpoint) -> None:
@@ -26,9 +30,13 @@ def ensure(admin: Callable[[], connection], endpoint: Endpoint) -> None:
         _ensure_database(session, endpoint)
 
 
-def log_in(endpoint: Endpoint, timeout: int = 3) -> connection:
-    """A session as the endpoint's role."""
+def log_in(endpoint: Endpoint, timeout: int = 3, *, replication: bool = False) -> connection:
+    """A session as the endpoint's role; for `replication` one that streams, with texts as ISO 8601 in UTC."""
+    kind: dict[str, Any] = (
+        {"connection_factory": LogicalReplicationConnection, "options": _PLAIN} if replication else {}
+    )
     return psycopg2.connect(
+        **kind,
         host=endpoint.host,
         port=endpoint.port,
         dbname=endpoint.database,

@@ -183,6 +183,8 @@ def _options() -> list[str]:
         "listen_addresses": LOOPBACK,
         "unix_socket_directories": "",
         "wal_level": "logical",
+        # A slot that nobody reads must not fill the disk: beyond this it is given up, which the capture then says.
+        "max_slot_wal_keep_size": "4GB",
         "password_encryption": "scram-sha-256",
         "timezone": "UTC",
         "log_timezone": "UTC",

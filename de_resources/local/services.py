@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 from rich.console import Console
 
 from de_resources.errors import PermanentError, PlatformError
 from de_resources.local import processes
+from de_resources.local.capture_service import CaptureService
 from de_resources.local.endpoints import Endpoint, ServiceState, ServiceStatus
 from de_resources.local.jars import JarsMissing, ensure_jars
 from de_resources.local.kafka_server import KafkaService, client_config
@@ -28,10 +30,13 @@ from de_resources.local.supervision import ProcessInfo, Supervision
 from de_resources.local.topics import TopicSpec, create_topics
 from de_resources.settings import Settings
 
+if TYPE_CHECKING:
+    from de_resources.capture.source import CaptureSource
+
 Progress = Callable[[str, str], None]
 """Called with a service's name and what happens to it now; from several threads."""
 
-KINDS: tuple[type[Service], ...] = (SparkConnectService, PostgresService, KafkaService)
+KINDS: tuple[type[Service], ...] = (SparkConnectService, PostgresService, KafkaService, CaptureService)
 START_SECONDS = 120.0
 _SHOWN_LOG_LINES = 15
 
@@ -70,11 +75,12 @@ class UnknownService(PermanentError):
 
 
 class LocalServices:
-    """Spark Connect, PostgreSQL and Kafka of one home."""
+    """Spark Connect, PostgreSQL, Kafka, and the capture from one into the other, of one home."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.from_environment()
         self._services = {kind.name: kind(self.settings) for kind in KINDS}
+        self._capture = CaptureService(self.settings)
         self._supervision = Supervision(self.settings)
 
     def up(
@@ -82,13 +88,15 @@ class LocalServices:
         names: Iterable[str] | None = None,
         *,
         topics: Sequence[TopicSpec] = (),
+        captures: Sequence[CaptureSource] = (),
         timeout: float = START_SECONDS,
         console: Console | None = None,
         progress: Progress = lambda _name, _what: None,
     ) -> list[ServiceStatus]:
         """Start what does not run yet (all services, or those named), wait until each answers, and return all statuses.
 
-        `topics` are created on the broker when absent. Missing jars are fetched first, with a progress display.
+        `topics` are created on the broker when absent, and `captures` relayed from the next start of the capture on. Missing
+        jars are fetched first, with a progress display.
 
         Raises:
             ServicesFailed: a service that can run here was not ready within `timeout` seconds; has its last log lines.
@@ -96,6 +104,8 @@ class LocalServices:
         """
         chosen = [self._service(name) for name in (self._services if names is None else names)]
         with self._lock():
+            if captures:
+                self._capture.declare(captures)
             absence = self._fetch_jars(chosen, console)
             if not self._supervision.is_alive:
                 processes.stop_all(self.settings.home)

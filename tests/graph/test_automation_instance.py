@@ -57,7 +57,8 @@ def test_automation_is_on_from_the_first_start() -> None:
     assert set(sensors) == {"visits_hour_landed", "cascade", "alerts", "news_from_gold"}
     assert set(sensors.values()) == {dg.DefaultSensorStatus.RUNNING}
     assert [(s.name, s.default_status) for s in defs.schedules] == [
-        ("devices_reload", dg.DefaultScheduleStatus.RUNNING)
+        ("devices_reload", dg.DefaultScheduleStatus.RUNNING),
+        ("maintenance_nightly", dg.DefaultScheduleStatus.RUNNING),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The three services, started once for all tests of this folder, in a home of their own."""
+"""The services, started once for all tests of this folder, in a home of their own."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 from platform_world import Lakehouse, Platform
 
+from de_resources.capture import CaptureSource
 from de_resources.local import LocalServices, TopicSpec
 from de_resources.settings import Settings
 
 VISITS = TopicSpec("visits", partitions=3, config={"message.timestamp.type": "LogAppendTime"})
+
+
+# Its table is made by a test; until then the capture waits for it.
+CAPTURE = CaptureSource("people", ("public.people",), "people")
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +42,9 @@ def new_services() -> Iterator[Callable[[], LocalServices]]:
 
 @pytest.fixture(scope="session")
 def services(new_services: Callable[[], LocalServices]) -> LocalServices:
-    """All three, running, shared by the tests: stop nothing here."""
+    """All of them, running, shared by the tests: stop nothing here."""
     running = new_services()
-    running.up(topics=[VISITS])
+    running.up(topics=[VISITS], captures=[CAPTURE])
     return running
 
 

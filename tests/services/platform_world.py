@@ -23,10 +23,12 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from de_assets.partitions import Calendar
+from de_assets.sources.capture import CAPTURES, USERS_CAPTURE
 from de_assets.sources.simulator import (
     Irregularities,
     Truth,
     World,
+    create_tables,
     feed_database,
     feed_topic,
     hours_between,
@@ -35,6 +37,7 @@ from de_assets.sources.simulator import (
     visit_messages,
 )
 from de_assets.sources.topics import TOPICS, VISITS
+from de_resources.capture import prepare, wait_until_captured
 from de_resources.delta.log import TableLog
 from de_resources.kafka import KafkaBroker
 from de_resources.local import LocalServices, ServiceStatus
@@ -212,7 +215,7 @@ class Platform:
 
     def up(self) -> None:
         """Start what does not run."""
-        self.services.up(topics=TOPICS)
+        self.services.up(topics=TOPICS, captures=CAPTURES)
 
     def status(self, name: str) -> ServiceStatus:
         """One service."""
@@ -230,8 +233,16 @@ class Platform:
         land_visits(self.landing, WORLD, HOURS, per_hour=PER_HOUR, irregularities=RATES)
         land_devices(self.landing, WORLD, HOURS[-1])
         with self.at_home(), closing(PostgresDatabase().open()) as connection:
+            create_tables(connection)
+            prepare(PostgresDatabase(), USERS_CAPTURE)
             feed_database(connection, WORLD, HOURS[0], HOURS[-1] + timedelta(hours=1), legacy_per_hour=10)
         self.publish(HOURS[:2])
+        self.wait_until_captured()
+
+    def wait_until_captured(self) -> None:
+        """Until what the database has committed is in the topic."""
+        with self.at_home():
+            wait_until_captured(PostgresDatabase(), USERS_CAPTURE, DEADLINE)
 
     def publish(self, hours: Sequence[datetime]) -> int:
         """Produce the messages of these hours; returns their number."""

@@ -14,14 +14,14 @@ pytestmark = [pytest.mark.services, pytest.mark.faults]
 
 NEEDY = {
     "bronze/visits_stream": {"assets": ["bronze/visits_stream"]},
-    "silver/users": {"assets": ["silver/users"]},
+    "bronze/users_changes": {"assets": ["bronze/users_changes"]},
     "bronze/legacy_visits": {"assets": ["bronze/legacy_visits"], "first": KEYS[0], "last": KEYS[1]},
 }
 OTHERS = [
     {"assets": ["bronze/devices", "silver/devices"]},
     {"assets": ["bronze/visits", "bronze/visits_dead_letter"], "first": KEYS[0], "last": KEYS[0]},
 ]
-SERVICES = {"bronze/visits_stream": "kafka", "silver/users": "postgres", "bronze/legacy_visits": "postgres"}
+SERVICES = {"bronze/visits_stream": "kafka", "bronze/users_changes": "kafka", "bronze/legacy_visits": "postgres"}
 SECONDS = 20
 
 

@@ -19,6 +19,7 @@ DEVICES = {"assets": ["bronze/devices", "silver/devices"]}
 STREAM = {"assets": ["bronze/visits_stream"]}
 RUNS: list[dict[str, Any]] = [
     DEVICES,
+    {"assets": ["bronze/users_changes"]},
     {"assets": ["silver/users"]},
     {"assets": ["bronze/visits", "bronze/visits_dead_letter"], **ALL_HOURS},
     {"assets": ["silver/visits", "silver/visits_late"], **ALL_HOURS},
@@ -103,9 +104,9 @@ def test_exactly_the_late_and_the_future_ones_are_set_apart(filled: Filled) -> N
 
 def test_the_rows_per_partition_that_a_range_run_reports_are_the_rows_there_are(filled: Filled) -> None:
     for table, column, run in (
-        ("bronze/visits", "landing_hour", 2),
-        ("silver/visits", "event_hour", 3),
-        ("bronze/legacy_visits", "ingestion_hour", 4),
+        ("bronze/visits", "landing_hour", 3),
+        ("silver/visits", "event_hour", 4),
+        ("bronze/legacy_visits", "ingestion_hour", 5),
     ):
         reported = {m["partition"]: m["rows"] for m in filled.twice.materialised(table, run)}
         assert reported == filled.per_hour(table, column)
@@ -139,6 +140,14 @@ def test_an_hour_of_the_database_has_the_rows_that_it_received_in_the_hour(fille
 def test_users_have_a_version_for_every_change_but_deletions(filled: Filled) -> None:
     ((changes,),) = filled.platform.query("SELECT count(*) FROM users_history WHERE operation <> 'D'")
     assert len(filled.rows("silver/users", 0)) == changes > 0
+
+
+@pytest.mark.pattern("change_data_capture")
+def test_the_current_users_are_those_of_the_database(filled: Filled) -> None:
+    expected = set(filled.platform.query("SELECT id, login, email, country FROM users"))
+    current = [row for row in filled.rows("silver/users", 0) if row["is_current"]]
+    assert {(row["user_id"], row["login"], row["email"], row["country"]) for row in current} == expected
+    assert len(current) == len(expected)
 
 
 @pytest.mark.pattern("data_overwrite", "full_loader", "merger", "dead_letter", "checkpointer")

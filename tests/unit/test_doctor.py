@@ -313,6 +313,7 @@ def test_the_doctor_changes_nothing(tmp_path: Path) -> None:
         "service spark_connect",
         "service postgres",
         "service kafka",
+        "service capture",
     ]
 
 

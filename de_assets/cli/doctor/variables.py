@@ -31,9 +31,11 @@ def _known_scheme(root: str) -> bool:
 
 
 _ANYTHING = Rule(lambda _: True, "anything")
+_ROOT = Rule(_known_scheme, "a folder or one of " + ", ".join(f"{s}://" for s in _LAKE_SCHEMES))
 
 KNOWN: Mapping[str, Rule] = {
-    "LAKE_ROOT": Rule(_known_scheme, "a folder or one of " + ", ".join(f"{s}://" for s in _LAKE_SCHEMES)),
+    "LAKE_ROOT": _ROOT,
+    "DE_STAGING_ROOT": _ROOT,
     "DE_HOME": Rule(lambda v: not Path(v).expanduser().is_file(), "a folder"),
     "DE_JARS": Rule(lambda v: not Path(v).expanduser().is_file(), "a folder"),
     "DE_SPARK": Rule(re.compile(r"(sc|spark)://\S+|local(\[(\d+|\*)\])?").fullmatch, "sc://…, spark://… or local[n]"),
@@ -44,6 +46,7 @@ KNOWN: Mapping[str, Rule] = {
     # Looked at where they are used: the ports by their own check, the calendar at every start.
     "DE_SPARK_CONNECT_PORT": _ANYTHING,
     "DE_POSTGRES_PORT": _ANYTHING,
+    "DE_CAPTURE_PORT": _ANYTHING,
     "DE_KAFKA_PORT": _ANYTHING,
     "DE_CALENDAR": _ANYTHING,
     _KILL: _ANYTHING,

@@ -9,7 +9,7 @@ Everything is drawn from generators seeded with SHA-256 of seed, stream and hour
 every process, and any hour can be made alone.
 """
 
-from de_assets.sources.simulator.database import DatabaseFeed, feed_database
+from de_assets.sources.simulator.database import DatabaseFeed, create_tables, feed_database
 from de_assets.sources.simulator.devices import Device, devices
 from de_assets.sources.simulator.drop import LandedHour, land_devices, land_visits
 from de_assets.sources.simulator.hours import hours_between, spread
@@ -44,6 +44,7 @@ __all__ = [
     "UserProfile",
     "VisitMessage",
     "World",
+    "create_tables",
     "devices",
     "feed_database",
     "feed_topic",

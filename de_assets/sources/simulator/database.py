@@ -17,12 +17,14 @@ from de_assets.sources.simulator.world import World
 
 _PAGE = 500
 _LOCK = 7_205_759_403
+# Whoever captures the changes learns the simulated time from a message ahead of each.
+_SAYS = "SELECT pg_logical_emit_message(true, 'event_time', %(said)s); "
 _STATEMENTS = {
-    "I": "INSERT INTO users (id, login, email, country, registered_at, updated_at) "
+    "I": f"{_SAYS}INSERT INTO users (id, login, email, country, registered_at, updated_at) "
     "VALUES (%(id)s, %(login)s, %(email)s, %(country)s, %(registered_at)s, %(time)s)",
-    "U": "UPDATE users SET login = %(login)s, email = %(email)s, country = %(country)s, updated_at = %(time)s "
+    "U": f"{_SAYS}UPDATE users SET login = %(login)s, email = %(email)s, country = %(country)s, updated_at = %(time)s "
     "WHERE id = %(id)s",
-    "D": "SELECT set_config('blog.changed_at', %(time)s::text, true); DELETE FROM users WHERE id = %(id)s",
+    "D": f"{_SAYS}SELECT set_config('blog.changed_at', %(time)s::text, true); DELETE FROM users WHERE id = %(id)s",
 }
 _LEGACY = """
     INSERT INTO legacy_visits AS known (visit_id, event_time, user_id, page, ip, is_deleted, ingestion_time) VALUES %s
@@ -54,10 +56,17 @@ def feed_database(
         cursor.execute(resources.files(__package__).joinpath("database.sql").read_text())
         changes = _unapplied(cursor, user_changes(world, datetime.min.replace(tzinfo=UTC), end))
         for operation, run in groupby(changes, key=lambda change: change.operation):
-            rows = [{**asdict(change.user), "time": change.time} for change in run]
+            rows = [{**asdict(change.user), "time": change.time, "said": change.time.isoformat()} for change in run]
             execute_batch(cursor, _STATEMENTS[operation], rows, page_size=_PAGE)
         states = legacy_visits(world, start, end, legacy_per_hour)
         return DatabaseFeed(len(changes), _apply_states(cursor, states))
+
+
+def create_tables(connection: Connection) -> None:
+    """Make the tables and triggers where they are missing; what is there stays."""
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        cursor.execute(resources.files(__package__).joinpath("database.sql").read_text())
 
 
 def _unapplied(cursor: Cursor, changes: list[UserChange]) -> list[UserChange]:

@@ -9,6 +9,9 @@ CREATE TABLE IF NOT EXISTS users (
     updated_at    timestamptz NOT NULL
 );
 
+-- Updates and deletions tell whoever captures them what the row was before, large values included.
+ALTER TABLE users REPLICA IDENTITY FULL;
+
 CREATE TABLE IF NOT EXISTS users_history (
     change_id  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     user_id    text NOT NULL,

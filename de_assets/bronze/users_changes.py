@@ -1,0 +1,65 @@
+"""Changes of the table of users: everything that the capture relayed since the last run, understood or not.
+
+Grain: one record of the topic. Pattern: Change Data Capture - the service `capture` reads the database's log, this asset the
+topic, committed records only. An increment starts where the last one ended; the checkpoint lies beside the table.
+"""
+
+from datetime import timedelta
+
+import dagster as dg
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_assets.automation.conditions import polled
+from de_assets.contracts.users import UsersChanges
+from de_assets.dataset import dataset
+from de_assets.sources.systems import USERS_TOPIC
+from de_assets.sources.topics import USERS
+from de_assets.transforms.change_data_capture import parse_changes
+from de_checks.contract import contract_check
+from de_checks.lag import delay_check
+from de_resources.contract import Contract
+from de_resources.kafka import KafkaBroker
+from de_resources.spark import SparkEngine
+
+ATTRIBUTES = ("login", "email", "country")
+
+
+@dg.asset(
+    **dataset(UsersChanges, patterns=["change_data_capture"], mode="append"),
+    deps=[USERS_TOPIC],
+    automation_condition=polled("*/5 * * * *"),
+)
+def users_changes(broker: KafkaBroker, spark: SparkEngine) -> DataFrame:
+    """A streaming frame over the topic; the IO manager runs it until it has read what was there."""
+    broker.check()
+    records = (
+        spark.spark_session.readStream.format("kafka")
+        .options(**broker.spark_options())
+        .option("subscribe", USERS)
+        .option("startingOffsets", "earliest")
+        # What a capture that was killed had produced and not committed is nobody's business.
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+    )
+    return understood_or_explained(records)
+
+
+def understood_or_explained(records: DataFrame) -> DataFrame:
+    """Broker records in the columns of bronze.users_changes."""
+    placed = records.select(
+        F.col("value").alias("payload"),
+        F.col("partition").alias("topic_partition"),
+        F.col("offset").alias("topic_offset"),
+        F.col("timestamp").alias("append_time"),
+    )
+    changes = parse_changes(
+        placed, "payload", key="id", columns=ATTRIBUTES, stamp="updated_at", append_time="append_time"
+    )
+    return changes.withColumnRenamed("id", "user_id").select(*Contract.of(UsersChanges).column_names)
+
+
+checks = [
+    contract_check(users_changes, blocking=False),
+    delay_check(users_changes, column="delay_ms", since="append_time", median=timedelta(seconds=30)),
+]

@@ -1,0 +1,56 @@
+"""The topic `visits` in another topic, on another broker where one is configured (resource `staging_broker`).
+
+Grain: one broker record. Pattern: Passthrough Replicator (topic) - key, value, headers, timestamp, partition and the order
+within each partition are the source's, each record is there once.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from de_assets.automation.conditions import polled
+from de_assets.contracts.visits import OWNER
+from de_assets.sources.systems import VISITS_TOPIC
+from de_assets.sources.topics import STAGING_VISITS, VISITS
+from de_assets.staging.replica import replica
+from de_checks.digest import Digests, digest_check
+from de_resources.kafka import KafkaBroker
+from de_resources.replication.topic import replicate_topic
+from de_resources.replication.topic_digest import topic_digests
+from de_resources.replication.topic_layout import Side
+
+POSITIONS = "topic/positions"
+
+
+@dg.asset(
+    **replica("visits_topic", owner=OWNER, kind="kafka", patterns=["passthrough_replicator"]),
+    deps=[VISITS_TOPIC],
+    automation_condition=polled("0 * * * *"),
+)
+def visits_topic(broker: KafkaBroker, staging_broker: KafkaBroker) -> dg.MaterializeResult[None]:
+    """Continue the replica from where the last run committed to the present end of the topic."""
+    for each in (broker, staging_broker):
+        each.check()  # a broker that is away is said at once, not after the clients' own time-outs
+    done = replicate_topic(*sides(broker, staging_broker))
+    return dg.MaterializeResult(
+        metadata={
+            "topic": STAGING_VISITS,
+            "records_copied": done.records,
+            "transactions": done.batches,
+            POSITIONS: dg.MetadataValue.json({str(p): offset for p, offset in done.positions.items()}),
+        },
+    )
+
+
+def sides(broker: KafkaBroker, staging_broker: KafkaBroker) -> tuple[Side, Side]:
+    """Source and replica."""
+    return Side(broker.client_config(), VISITS), Side(staging_broker.client_config(), STAGING_VISITS)
+
+
+def _both_sides(resources: Any, metadata: Mapping[str, Any]) -> tuple[Digests, Digests]:
+    positions = {int(p): offset for p, offset in metadata[POSITIONS].items()}
+    return topic_digests(*sides(resources.broker, resources.staging_broker), positions)
+
+
+checks = [digest_check(visits_topic, _both_sides, resources={"broker", "staging_broker"})]

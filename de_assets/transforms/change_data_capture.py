@@ -1,0 +1,98 @@
+"""Changes of a table from the records of a capture: every column, or the reason why not. Pattern: Change Data Capture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+ERROR = "error"
+_OPERATIONS = ("r", "c", "u", "d")
+_ENVELOPE = (
+    "op STRING, before MAP<STRING, STRING>, after MAP<STRING, STRING>, "
+    "source STRUCT<table: STRING, commit_lsn: BIGINT, sequence: INT, commit_time: STRING, event_time: STRING, "
+    "unchanged: ARRAY<STRING>>, "
+    "_corrupt STRING"
+)
+
+
+def parse_changes(
+    records: DataFrame, payload: str, *, key: str, columns: Sequence[str], stamp: str, append_time: str
+) -> DataFrame:
+    """The change of each record with a binary column `payload`; records without a value (tombstones) are left out.
+
+    Adds `operation` (r, c, u, d), `key` and `columns` as text from the row after the change, or before a deletion,
+    `changed_at` (what the application said, else the row's own `stamp`, else the commit's time), `commit_time`, `commit_lsn`,
+    `sequence`, `before` and `after` as JSON, `delay_ms` from commit to `append_time`, and `error`: null where the record was
+    understood. Of one that was not, all of these are null but the error. Nothing raises.
+    """
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
+    text = F.make_valid_utf8(F.col(payload).cast("string"))
+    read = records.where(F.col(payload).isNotNull()).withColumn("_c", F.from_json(text, _ENVELOPE, options))
+    row = F.coalesce(F.col("_c.after"), F.col("_c.before"))
+    told = read.withColumns(
+        {
+            "_row": row,
+            "_commit_time": F.col("_c.source.commit_time").try_cast("timestamp"),
+            "_changed_at": F.coalesce(
+                F.col("_c.source.event_time").try_cast("timestamp"),
+                F.when(F.col("_c.op") != "d", row[stamp].try_cast("timestamp")),
+                F.col("_c.source.commit_time").try_cast("timestamp"),
+            ),
+        }
+    ).withColumn(ERROR, _error(key, columns))
+    valid = F.col(ERROR).isNull()
+
+    def understood(value: Column) -> Column:
+        return F.when(valid, value)
+
+    delay = F.unix_millis(append_time) - F.unix_millis("_commit_time")
+    return told.select(
+        *(F.col(c) for c in records.columns),
+        understood(F.col("_c.op")).alias("operation"),
+        *(understood(F.col("_row")[c]).alias(c) for c in (key, *columns)),
+        understood(F.col("_changed_at")).alias("changed_at"),
+        understood(F.col("_commit_time")).alias("commit_time"),
+        understood(F.col("_c.source.commit_lsn")).alias("commit_lsn"),
+        understood(F.col("_c.source.sequence")).alias("sequence"),
+        understood(F.to_json("_c.before")).alias("before"),
+        understood(F.to_json("_c.after")).alias("after"),
+        understood(F.when(F.col("_c.op") != "r", delay)).alias("delay_ms"),
+        ERROR,
+    )
+
+
+def in_log_order(changes: DataFrame, key: str, at: str) -> DataFrame:
+    """The changes with the time `at` made monotonic: no change of a `key` is earlier than one before it in the log.
+
+    Clocks go back, and an application's time is not a commit's; the order of `(commit_lsn, sequence)` is what happened.
+    """
+    so_far = Window.partitionBy(key).orderBy("commit_lsn", "sequence").rowsBetween(Window.unboundedPreceding, 0)
+    return changes.withColumn(at, F.max(at).over(so_far))
+
+
+def _error(key: str, columns: Sequence[str]) -> Column:
+    """The first thing that is wrong."""
+    broken = (
+        (F.col("_c").isNull() | F.col("_c._corrupt").isNotNull(), F.lit("not a JSON object of the expected form")),
+        (
+            ~F.coalesce(F.col("_c.op").isin(*_OPERATIONS), F.lit(False)),
+            F.concat(F.lit("unknown operation "), F.coalesce(F.col("_c.op"), F.lit("(none)"))),
+        ),
+        (F.col("_row").isNull(), F.lit("a change without a row")),
+        (F.col("_row")[key].isNull(), F.lit(f"{key} is missing")),
+        (
+            F.col("_c.source.commit_lsn").isNull() | F.col("_c.source.sequence").isNull(),
+            F.lit("it does not say its position"),
+        ),
+        (
+            F.coalesce(F.arrays_overlap("_c.source.unchanged", F.array(*map(F.lit, columns))), F.lit(False)),
+            F.lit("a large value was not sent: the table needs REPLICA IDENTITY FULL"),
+        ),
+        (F.col("_commit_time").isNull(), F.lit("commit_time is no timestamp")),
+    )
+    error = F.lit(None).cast("string")
+    for condition, reason in reversed(broken):
+        error = F.when(condition, reason).otherwise(error)
+    return error

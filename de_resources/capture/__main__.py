@@ -1,0 +1,83 @@
+"""The capture as a process: `python -m de_resources.capture DECLARATION PORT`.
+
+Relays all sources of the declaration (a JSON list of captures) until SIGTERM, and goes on after every failure that passes:
+a database or broker that is away, a table or topic that is not there yet. Takes connections on the loopback port and tells
+each, as one line of JSON, how the sources stand; credentials come from the home's secrets and are in no argument.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import socketserver
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event, Thread
+
+import psycopg2
+from confluent_kafka import KafkaException
+
+from de_resources.capture.relay import Capture, Fenced
+from de_resources.capture.source import CaptureSource
+from de_resources.errors import PlatformError
+from de_resources.kafka import KafkaBroker
+from de_resources.postgres import PostgresDatabase
+
+LOOPBACK = "127.0.0.1"
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
+log = logging.getLogger("capture")
+
+
+class _Teller(socketserver.ThreadingTCPServer):
+    """Says how it goes to whoever connects."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, port: int, said: dict[str, str]) -> None:
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                self.request.sendall(json.dumps(said).encode() + b"\n")
+
+        super().__init__((LOOPBACK, port), Handler)
+
+
+def main(declaration: str, port: str) -> None:
+    """Relay until asked to stop."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    sources = [CaptureSource(**{**d, "tables": tuple(d["tables"])}) for d in json.loads(Path(declaration).read_text())]
+    stopping, said = Event(), dict.fromkeys((source.name for source in sources), "starting")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    with _Teller(int(port), said) as teller, ThreadPoolExecutor(max(len(sources), 1)) as pool:
+        Thread(target=teller.serve_forever, daemon=True).start()
+        list(pool.map(lambda source: keep_relaying(source, stopping, said), sources))
+        teller.shutdown()
+
+
+def keep_relaying(source: CaptureSource, stopping: Event, said: dict[str, str]) -> None:
+    """Run the capture again after each failure, with growing pauses, until stopped or fenced."""
+    pause = _FIRST_PAUSE
+    while not stopping.is_set():
+        try:
+            said[source.name] = "relaying"
+            Capture(PostgresDatabase(), KafkaBroker(), source).run(stopping.is_set)
+        except Fenced as end:
+            log.error("%s: %s", source.name, end)
+            return
+        except (PlatformError, psycopg2.Error, KafkaException) as failure:
+            reason = " ".join(str(failure).split())
+            # The same line every two seconds would hide what changed.
+            if said[source.name] != (waiting := f"waiting: {reason}"):
+                log.warning("%s: %s", source.name, waiting)
+            said[source.name] = waiting
+            stopping.wait(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        else:
+            pause = _FIRST_PAUSE
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

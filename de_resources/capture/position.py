@@ -1,0 +1,103 @@
+"""How far a topic has come: the newest change that it holds, from the headers of the last records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from de_resources.capture.envelope import Position
+from de_resources.errors import PermanentError
+
+_ANSWER_SECONDS = 10.0
+_FIRST_LOOK = 16
+
+
+class TopicMissing(PermanentError):
+    """The topic that takes the changes does not exist."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(
+            f"The broker has no topic `{topic}`. Create it with `de up`, which declares the platform's topics."
+        )
+
+
+class ForeignRecord(PermanentError):
+    """A topic of changes holds something that no capture wrote."""
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        self.topic, self.partition, self.offset = topic, partition, offset
+        super().__init__(
+            f"The record at offset {offset} of `{topic}`, partition {partition}, was not written by a capture: it does not say "
+            "its position. Let nobody else produce there, or capture into a topic of its own."
+        )
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The newest position in the topic; None: it holds no change yet."""
+
+    position: Position | None
+
+
+def reached(client_config: Mapping[str, str], topic: str) -> Reached:
+    """Look at the end of every partition; committed records only. Raises `TopicMissing`, `ForeignRecord`."""
+    consumer = Consumer(
+        {
+            **client_config,
+            "group.id": "capture-position",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "log_level": "0",
+        }
+    )
+    try:
+        found = consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
+        if found.error is not None or not found.partitions:
+            raise TopicMissing(topic)
+        lasts = [_last(consumer, topic, partition) for partition in found.partitions]
+    finally:
+        consumer.close()
+    return Reached(max((position for position in lasts if position is not None), default=None))
+
+
+def _last(consumer: Consumer, topic: str, partition: int) -> Position | None:
+    """The last committed record's position. Ends of transactions take offsets too, so it is searched for backwards."""
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_SECONDS)
+    look = _FIRST_LOOK
+    while high > low:
+        begin = max(low, high - look)
+        message = _read_to_end(consumer, TopicPartition(topic, partition, begin))
+        if message is not None:
+            return _position(message)
+        if begin == low:
+            return None
+        look *= 8
+    return None
+
+
+def _read_to_end(consumer: Consumer, begin: TopicPartition) -> Message | None:
+    consumer.assign([begin])
+    newest = None
+    while True:
+        message = consumer.poll(_ANSWER_SECONDS)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        error = message.error()
+        if error is None:
+            newest = message
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return newest
+        else:
+            raise KafkaException(error)
+
+
+def _position(message: Message) -> Position:
+    headers = dict(message.headers() or [])
+    try:
+        return Position(int(headers["commit_lsn"] or b""), int(headers["sequence"] or b""))
+    except (KeyError, ValueError):
+        raise ForeignRecord(str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)) from None

@@ -1,0 +1,283 @@
+"""The relay: whole commits from the slot into the topic, in Kafka transactions, and only then confirmed.
+
+Nothing is lost, because the slot keeps what was not confirmed. Nothing arrives twice for a `read_committed` reader, because a
+restarted relay asks the topic how far it had come and leaves out what is there. A second relay of the same source fences the
+first, which then ends. A transaction of the database is held in memory until it is complete.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg2
+from confluent_kafka import KafkaError, KafkaException, Producer
+from psycopg2.errors import ObjectInUse, UndefinedObject
+from psycopg2.extensions import connection
+
+from de_resources.capture import slot
+from de_resources.capture.envelope import Origin, Position, Record, records, snapshot_record, truncation
+from de_resources.capture.pgoutput import Begin, Change, Commit, Decoder, Message, Relation, Truncate
+from de_resources.capture.position import reached
+from de_resources.capture.source import CaptureSource
+from de_resources.errors import PermanentError, TransientError
+from de_resources.kafka import KafkaBroker
+from de_resources.postgres import PostgresDatabase
+
+log = logging.getLogger(__name__)
+
+EVENT_TIME = "event_time"
+_BATCH = 2_000
+_IDLE_SECONDS = 0.2
+_ANSWER_SECONDS = 30.0
+_PRIMARY_KEY = """
+    SELECT a.attname FROM pg_index i, unnest(i.indkey) WITH ORDINALITY AS k(number, place)
+    JOIN pg_attribute a ON a.attnum = k.number
+    WHERE i.indrelid = %s AND i.indisprimary AND a.attrelid = i.indrelid ORDER BY k.place
+"""
+
+
+class NoPrimaryKey(PermanentError):
+    """A table whose rows cannot be told apart."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        super().__init__(f"The table `{table}` has no primary key, so its changes have no record key. Add one.")
+
+
+class SlotInUse(TransientError):
+    """Somebody else reads the slot."""
+
+    def __init__(self, source: CaptureSource) -> None:
+        self.source = source
+        super().__init__(f"Another capture reads the slot `{source.slot}`. Only one may: stop the other one first.")
+
+
+class Fenced(PermanentError):
+    """Another capture of the same source has taken over."""
+
+    def __init__(self, source: CaptureSource) -> None:
+        self.source = source
+        super().__init__(f"Another capture `{source.name}` took over; this one produced nothing more and ends.")
+
+
+@dataclass
+class Capture:
+    """One run of the relay. `run` ends when `stop` says so, and raises when database, broker or slot fail.
+
+    Raises what `slot` raises, and `NoPrimaryKey`, `TopicMissing`, `Fenced`; psycopg2's and Kafka's own errors where a
+    connection breaks. After any of them a new run goes on where this one was.
+    """
+
+    database: PostgresDatabase
+    broker: KafkaBroker
+    source: CaptureSource
+    _keys: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Relay until `stop`."""
+        producer = self._producer()
+        self._ensure_snapshot(producer)
+        with closing(self.database.open(replication=True)) as replication, replication.cursor() as stream:
+            self._start(stream)
+            self._relay(stream, producer, stop)
+
+    def _producer(self) -> Producer:
+        """Transactional: a second producer with the identity of this one makes the first one fail."""
+        self.broker.check()
+        producer = Producer(
+            {
+                **self.broker.client_config(),
+                "transactional.id": f"capture-{self.source.name}",
+                "transaction.timeout.ms": 600_000,
+                "linger.ms": 0,
+                "compression.type": "lz4",
+                "log_level": 0,
+            }
+        )
+        producer.init_transactions(_ANSWER_SECONDS)
+        return producer
+
+    def _ensure_snapshot(self, producer: Producer) -> None:
+        """Publication and slot; the rows from before the slot, once, in one Kafka transaction."""
+        with slot.exclusively(self.database, self.source):
+            self._make_slot(producer)
+
+    def _make_slot(self, producer: Producer) -> None:
+        with self.database.connect() as session, session.cursor() as asked:
+            slot.ensure_publication(asked, self.database, self.source)
+        if slot.snapshot_is_delivered(self.database, self.source):
+            return
+        position, there = reached(self.broker.client_config(), self.source.topic).position, self._status()
+        if there is not None and (position is None or position.commit_lsn < there.confirmed_lsn):
+            slot.forget_slot(self.database, self.source)  # it died before its snapshot had arrived
+            there = None
+        if there is None:
+            with slot.exported_snapshot(self.database, self.source) as (lsn, session):
+                count = self._deliver(producer, self._snapshot(session, lsn))
+                log.info("snapshot of %d rows delivered", count)
+        slot.mark_delivered(self.database, self.source)
+
+    def _snapshot(self, session: connection, lsn: int) -> Iterator[Record]:
+        origin, sequence = Origin(lsn, datetime.now(UTC), tx_id=0), 0
+        for table in self.source.tables:
+            relation = _relation(session, table)
+            key = self._key(relation)
+            with session.cursor(name="snapshot") as rows:
+                rows.itersize = 2_000
+                columns = psycopg2.sql.SQL(", ").join(
+                    psycopg2.sql.SQL("{}::text").format(psycopg2.sql.Identifier(name)) for name, _ in relation.columns
+                )
+                name = psycopg2.sql.Identifier(*table.split("."))
+                rows.execute(psycopg2.sql.SQL("SELECT {} FROM {}").format(columns, name))
+                for row in rows:
+                    values = {c: _as_sent(v, t) for (c, t), v in zip(relation.columns, row, strict=True)}
+                    yield snapshot_record(relation, values, key, origin, sequence)
+                    sequence += 1
+
+    def _status(self) -> slot.CaptureStatus | None:
+        found = slot.status(self.database, self.source)
+        if found is not None and found.is_lost:
+            raise slot.SlotLost(self.source)
+        return found
+
+    def _start(self, stream: Any) -> None:
+        self._status()
+        options = {"proto_version": "1", "publication_names": self.source.slot, "messages": "true"}
+        try:
+            stream.start_replication(slot_name=self.source.slot, decode=False, options=options, status_interval=5)
+        except ObjectInUse:
+            raise SlotInUse(self.source) from None
+        except UndefinedObject:
+            raise slot.SlotLost(self.source) from None
+        log.info("relaying %s into the topic %s", ", ".join(self.source.tables), self.source.topic)
+
+    def _relay(self, stream: Any, producer: Producer, stop: Callable[[], bool]) -> None:
+        """Collect whole commits while they come at once; deliver and confirm when there are many, or no more for now."""
+        transactions = _Transactions(self._key, reached(self.broker.client_config(), self.source.topic).position)
+        while not stop():
+            message = stream.read_message()
+            if message is not None:
+                transactions.add(message.payload)
+                if transactions.ready < _BATCH:
+                    continue
+            if transactions.end_lsn:
+                if transactions.ready:
+                    self._deliver(producer, transactions.take())
+                stream.send_feedback(flush_lsn=transactions.end_lsn, reply=True)
+                transactions.end_lsn = 0
+            elif message is None:
+                if not transactions.open and stream.wal_end:
+                    stream.send_feedback(flush_lsn=stream.wal_end)  # other tables' log need not be kept for us
+                select.select([stream], [], [], _IDLE_SECONDS)
+
+    def _deliver(self, producer: Producer, batch: Iterator[Record] | Sequence[Record]) -> int:
+        """One Kafka transaction; all of it or nothing. Returns the number of records."""
+        count = 0
+        try:
+            producer.begin_transaction()
+            for record in batch:
+                self._produce(producer, record)
+                count += 1
+            producer.commit_transaction(_ANSWER_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
+                raise Fenced(self.source) from error
+            raise
+        return count
+
+    def _produce(self, producer: Producer, record: Record) -> None:
+        while True:
+            try:
+                producer.produce(self.source.topic, key=record.key, value=record.value, headers=record.position.headers)
+            except BufferError:  # the local queue is full: let it drain
+                producer.poll(0.1)
+            else:
+                producer.poll(0)
+                return
+
+    def _key(self, relation: Relation) -> tuple[str, ...]:
+        """The primary key, asked once per table. With REPLICA IDENTITY FULL the stream calls every column a key."""
+        if relation.id not in self._keys:
+            with self.database.connect() as session, session.cursor() as asked:
+                asked.execute(_PRIMARY_KEY, (relation.id,))
+                self._keys[relation.id] = tuple(name for (name,) in asked.fetchall())
+        if not self._keys[relation.id]:
+            raise NoPrimaryKey(relation.name)
+        return self._keys[relation.id]
+
+
+class _Transactions:
+    """Messages of the stream, put together to whole transactions of records that the topic does not have."""
+
+    def __init__(self, key: Callable[[Relation], Sequence[str]], known: Position | None) -> None:
+        self._key, self._known, self._decoder = key, known, Decoder()
+        self._origin: Origin | None = None
+        self._sequence = 0
+        self._current: list[Record] = []
+        self._complete: list[Record] = []
+        self.end_lsn = 0
+        """Up to where the complete transactions go; 0: there is none."""
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction has begun and not ended."""
+        return self._origin is not None
+
+    @property
+    def ready(self) -> int:
+        """Records of complete transactions."""
+        return len(self._complete)
+
+    def take(self) -> list[Record]:
+        """The records of complete transactions, once."""
+        complete, self._complete = self._complete, []
+        return complete
+
+    def add(self, payload: bytes) -> None:
+        """The next message of the stream."""
+        message = self._decoder.decode(payload)
+        if isinstance(message, Begin):
+            self._origin, self._sequence = Origin(message.lsn, message.commit_time, message.tx_id), 0
+        elif isinstance(message, Commit):
+            self._complete += self._current
+            self._current, self._origin, self.end_lsn = [], None, message.end_lsn
+        elif self._origin is None:
+            return
+        elif isinstance(message, Change):
+            self._keep(records(message, self._key(message.relation), self._origin, self._sequence))
+        elif isinstance(message, Truncate):
+            for relation in message.relations:
+                self._keep([truncation(relation, self._origin, self._sequence)])
+        elif isinstance(message, Message) and message.prefix == EVENT_TIME:
+            self._origin = replace(self._origin, event_time=message.content.decode())
+
+    def _keep(self, produced: Iterator[Record] | list[Record]) -> None:
+        for record in produced:
+            self._sequence = record.position.sequence + 1
+            if self._known is None or record.position > self._known:
+                self._current.append(record)
+
+
+def _relation(session: connection, table: str) -> Relation:
+    with session.cursor() as asked:
+        asked.execute(
+            "SELECT attrelid::int, attname, atttypid::int FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 "
+            "AND NOT attisdropped ORDER BY attnum",
+            (table,),
+        )
+        rows: list[tuple[int, str, int]] = asked.fetchall()
+    return Relation(rows[0][0], table, tuple((name, type_) for _, name, type_ in rows))
+
+
+_BOOLEAN = 16
+
+
+def _as_sent(value: str | None, type_id: int) -> str | None:
+    """A value's text as the stream has it: casts to text spell booleans out."""
+    return value[0] if value is not None and type_id == _BOOLEAN else value

@@ -1,0 +1,211 @@
+"""Publication and replication slot of a capture: made, watched, and dropped.
+
+A slot keeps the write-ahead log from the position that was confirmed last. One that is left behind fills the server's disk,
+or, where `max_slot_wal_keep_size` is set, is invalidated by the server: hence `status`, and `drop` on teardown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from psycopg2.extensions import connection, cursor
+from psycopg2.sql import SQL, Identifier, Literal
+
+from de_resources.capture.source import CaptureSource
+from de_resources.errors import PermanentError, TransientError
+from de_resources.postgres import PostgresDatabase, RelationMissing
+
+_DELIVERED = "snapshot delivered"
+_HEARTBEAT = "SELECT (pg_logical_emit_message(true, 'heartbeat', '') - '0/0'::pg_lsn)::bigint"
+_STATUS = """
+    SELECT active, wal_status, (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint,
+           pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint
+    FROM pg_replication_slots WHERE slot_name = %s AND database = current_database()
+"""
+
+
+class CaptureBehind(TransientError):
+    """What was committed did not reach the topic in time."""
+
+    def __init__(self, source: CaptureSource, seconds: float) -> None:
+        self.source, self.seconds = source, seconds
+        super().__init__(
+            f"The capture `{source.name}` did not reach the database's present position within {seconds:g} s. Nothing is "
+            "lost, the slot keeps it: see `de status` and `de logs capture`, start it with `de up`, and try again."
+        )
+
+
+class SlotLost(PermanentError):
+    """The server threw away log that the slot still needed."""
+
+    def __init__(self, source: CaptureSource) -> None:
+        self.source = source
+        super().__init__(
+            f"The slot `{source.slot}` was invalidated: the capture was away for more log than the server keeps, and changes "
+            f"are missing. Run `de capture drop {source.name}`, then `de up`: the capture begins anew with a snapshot."
+        )
+
+
+@dataclass(frozen=True)
+class CaptureStatus:
+    """The slot as the server sees it. `retained_bytes` of log cannot be removed because of it."""
+
+    active: bool
+    confirmed_lsn: int
+    retained_bytes: int
+    is_lost: bool
+
+
+def prepare(database: PostgresDatabase, source: CaptureSource) -> bool:
+    """Make the publication, and the slot if nothing can have been captured yet: the tables have to be empty.
+
+    For whoever creates the tables: changes from the first row on are captured, before the capture itself ever ran.
+    Where rows are there already, the slot is left to the capture, which takes a snapshot of them first. Returns whether the
+    slot is there now. A rerun changes nothing.
+
+    Raises:
+        RelationMissing: a table does not exist.
+        ServiceUnavailable: the database does not answer.
+    """
+    with exclusively(database, source), database.connect() as session, session.cursor() as asked:
+        ensure_publication(asked, database, source)
+        session.commit()
+        if _slot_exists(asked, source):
+            return True
+        if any(_has_rows(asked, table) for table in source.tables):
+            return False
+        session.commit()  # a slot cannot be made in a transaction that has written
+        asked.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (source.slot,))
+        session.commit()
+        mark_delivered(database, source)
+        return True
+
+
+@contextmanager
+def exclusively(database: PostgresDatabase, source: CaptureSource) -> Iterator[None]:
+    """Hold the making of the source's slot: whoever else wants to make it waits. Ends with the session at the latest."""
+    with closing(database.open()) as session, session, session.cursor() as asked:
+        asked.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (source.slot,))
+        yield
+
+
+def ensure_publication(asked: cursor, database: PostgresDatabase, source: CaptureSource) -> None:
+    """Publish the tables, unless they are. Raises `RelationMissing`."""
+    asked.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", (source.slot,))
+    if asked.fetchone():
+        return
+    for table in source.tables:
+        asked.execute("SELECT to_regclass(%s) IS NULL", (table,))
+        if asked.fetchone() == (True,):
+            where = database.description()
+            raise RelationMissing(table, where["database"], where["address"])
+    tables = SQL(", ").join(_table(table) for table in source.tables)
+    asked.execute(SQL("CREATE PUBLICATION {} FOR TABLE {}").format(Identifier(source.slot), tables))
+
+
+@contextmanager
+def exported_snapshot(database: PostgresDatabase, source: CaptureSource) -> Iterator[tuple[int, connection]]:
+    """Make the slot, and yield its position with a session that sees exactly the rows from before it."""
+    with closing(database.open(replication=True)) as replication, replication.cursor() as asked:
+        asked.execute(
+            SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput EXPORT_SNAPSHOT").format(Identifier(source.slot))
+        )
+        _name, position, snapshot, _plugin = asked.fetchone()  # type: ignore[misc]
+        with closing(database.open()) as session:
+            session.set_session(isolation_level="REPEATABLE READ", readonly=True)
+            with session, session.cursor() as reader:
+                reader.execute("SET TRANSACTION SNAPSHOT %s", (snapshot,))
+                yield parse_lsn(position), session
+
+
+def snapshot_is_delivered(database: PostgresDatabase, source: CaptureSource) -> bool:
+    """Whether the rows from before the slot are in the topic; kept as the publication's comment."""
+    with database.connect() as session, session.cursor() as asked:
+        asked.execute(
+            "SELECT obj_description(oid, 'pg_publication') = %s FROM pg_publication WHERE pubname = %s",
+            (_DELIVERED, source.slot),
+        )
+        return asked.fetchone() == (True,) and _slot_exists(asked, source)
+
+
+def mark_delivered(database: PostgresDatabase, source: CaptureSource) -> None:
+    """Remember that the snapshot need not be taken again."""
+    with database.connect() as session, session.cursor() as asked:
+        comment = SQL("COMMENT ON PUBLICATION {} IS {}").format(Identifier(source.slot), Literal(_DELIVERED))
+        asked.execute(comment)
+
+
+def status(database: PostgresDatabase, source: CaptureSource) -> CaptureStatus | None:
+    """The slot, or None where there is none."""
+    with database.connect() as session, session.cursor() as asked:
+        asked.execute(_STATUS, (source.slot,))
+        found = asked.fetchone()
+    if found is None:
+        return None
+    active, wal_status, confirmed, retained = found
+    return CaptureStatus(bool(active), int(confirmed or 0), int(retained or 0), wal_status == "lost")
+
+
+def wait_until_captured(
+    database: PostgresDatabase,
+    source: CaptureSource,
+    timeout: float,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Until everything that was committed before this call is in the topic. Raises `CaptureBehind` after `timeout` seconds."""
+    with database.connect() as session, session.cursor() as asked:
+        asked.execute(_HEARTBEAT)
+        ((target,),) = asked.fetchall()
+    deadline = time.monotonic() + timeout
+    while (now := status(database, source)) is None or now.confirmed_lsn < target:
+        if now is not None and now.is_lost:
+            raise SlotLost(source)
+        if time.monotonic() > deadline:
+            raise CaptureBehind(source, timeout)
+        sleep(0.05)
+
+
+def drop(database: PostgresDatabase, source: CaptureSource) -> None:
+    """End the slot's reader, and remove slot and publication; nothing where there are none."""
+    with database.connect() as session, session.cursor() as asked:
+        _drop_slot(asked, source)
+        asked.execute(SQL("DROP PUBLICATION IF EXISTS {}").format(Identifier(source.slot)))
+
+
+def forget_slot(database: PostgresDatabase, source: CaptureSource) -> None:
+    """Remove a slot whose snapshot never arrived, so that it can be taken again."""
+    with database.connect() as session, session.cursor() as asked:
+        _drop_slot(asked, source)
+
+
+def parse_lsn(text: str) -> int:
+    """`16/B374D848` as a number."""
+    high, low = text.split("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def _drop_slot(asked: cursor, source: CaptureSource) -> None:
+    asked.execute(
+        "SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots WHERE slot_name = %s AND active",
+        (source.slot,),
+    )
+    asked.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", (source.slot,)
+    )
+
+
+def _slot_exists(asked: cursor, source: CaptureSource) -> bool:
+    asked.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", (source.slot,))
+    return asked.fetchone() is not None
+
+
+def _has_rows(asked: cursor, table: str) -> bool:
+    asked.execute(SQL("SELECT EXISTS (SELECT FROM {})").format(_table(table)))
+    return asked.fetchone() == (True,)
+
+
+def _table(name: str) -> Identifier:
+    return Identifier(*name.split("."))

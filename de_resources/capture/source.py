@@ -1,0 +1,44 @@
+"""What is captured, and into which topic."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from de_resources.errors import PermanentError
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,50}")
+
+
+class UnusableCaptureName(PermanentError):
+    """A name that cannot be that of a replication slot."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"`{name}` cannot name a capture: use lower-case letters, digits and `_`, a letter first.")
+
+
+@dataclass(frozen=True)
+class CaptureSource:
+    """Tables (`schema.table`) whose changes go to a topic. Slot and publication in the database are named `de_<name>`.
+
+    Raises `UnusableCaptureName`.
+    """
+
+    name: str
+    tables: tuple[str, ...]
+    topic: str
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise UnusableCaptureName(self.name)
+
+    @property
+    def slot(self) -> str:
+        """The replication slot; the publication has the same name."""
+        return f"de_{self.name}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)

@@ -1,0 +1,54 @@
+"""Taking a table back to an earlier version, in one commit. Part of *Full Loader*: every load can be undone.
+
+The restored state is a new version; the versions between stay readable. Source: Delta's `RESTORE`.
+"""
+
+from __future__ import annotations
+
+import time
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from de_resources.delta.crash_points import reach
+from de_resources.delta.lock import commit_lock
+from de_resources.delta.refusals import ConcurrentWrite
+from de_resources.delta.statements import stamped
+from de_resources.delta.table import Stamp, Table, TableMissing, Written
+from de_resources.delta.versions import files_of, version_to_read
+
+
+def restore(session: SparkSession, table: Table, version: int, stamp: Stamp, *, lock_seconds: float = 60) -> Written:
+    """Make the table hold what `version` held, files and schema.
+
+    Nobody else of the platform writes meanwhile. Where the table holds that already, as after a rerun, nothing is
+    committed and `skipped` says so. Raises `TableMissing`, `VersionUnreadable`, `TableBusy`, `ConcurrentWrite`.
+    """
+    started = time.monotonic()
+    with commit_lock(table.uri, table=table.name, shared=False, timeout=lock_seconds):
+        log = table.log()
+        if log is None:
+            raise TableMissing(table.name)
+        source = version_to_read(log, table.name, version)
+        if files_of(log, source) == files_of(log, log.version):
+            reason = f"the table holds the rows of version {version} already; nothing was committed"
+            return Written(log.version, None, None, None, time.monotonic() - started, skipped=reason)
+        reach("before_commit", table.name)
+        _restore(session, table, source, stamp)
+        reach("after_commit", table.name)
+        log = table.log()
+    commit = log.find(attempt=stamp.attempt, limit=10) if log else None
+    if log is None or commit is None:
+        raise TableMissing(table.name)
+    return Written(commit.version, commit, None, None, time.monotonic() - started)
+
+
+def _restore(session: SparkSession, table: Table, version: int, stamp: Stamp) -> None:
+    try:
+        with stamped(session, stamp) as own:
+            own.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {version:d}").collect()
+    except PySparkException as error:
+        conflict = ConcurrentWrite.among(error, table.name)
+        if conflict is None:
+            raise
+        raise conflict from None

@@ -1,0 +1,40 @@
+"""Delta's maintenance statements (OPTIMIZE, VACUUM, RESTORE), which take their options from the session only.
+
+A session of their own keeps these options away from whatever else the process runs at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from de_resources.delta.table import Stamp
+
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@contextmanager
+def stamped(session: SparkSession, stamp: Stamp, **options: str) -> Iterator[SparkSession]:
+    """A session beside `session`, on the same engine, whose commits carry the stamp; `options` are Delta's settings."""
+    own = _beside(session)
+    own.conf.set(_USER_METADATA, stamp.text())
+    for name, value in options.items():
+        own.conf.set(f"spark.databricks.delta.{name}", value)
+    try:
+        yield own
+    finally:
+        if _is_connect(own):
+            own.client.release_session()
+            own.client.close()
+
+
+def _beside(session: SparkSession) -> SparkSession:
+    # Each of the two kinds of session has only one of these methods.
+    own: SparkSession = getattr(session, "cloneSession" if _is_connect(session) else "newSession")()
+    return own
+
+
+def _is_connect(session: SparkSession) -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect")

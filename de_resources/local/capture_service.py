@@ -1,0 +1,55 @@
+"""The capture of database changes as a service: a Python process beside database and broker, for which it waits itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from de_resources.local.endpoints import Endpoint
+from de_resources.local.ports import LOOPBACK
+from de_resources.local.service import LeftOut, Program, Service, write_private
+
+if TYPE_CHECKING:
+    from de_resources.capture.source import CaptureSource
+
+
+class CaptureService(Service):
+    """Runs when somebody declared what to capture; the declaration is remembered for later starts."""
+
+    name = "capture"
+    port_roles = {"client": "DE_CAPTURE_PORT"}  # noqa: RUF012 - a ClassVar by its base
+
+    def declare(self, captures: Iterable[CaptureSource]) -> None:
+        """What to capture from the next start on."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_private(self._declaration, json.dumps([capture.as_dict() for capture in captures]))
+
+    def check(self) -> None:
+        """There must be something to capture."""
+        if not self._declaration.exists():
+            raise LeftOut(self.name, "nothing to capture is declared; `de up` declares what the platform captures.")
+
+    def prepare(self, ports: Mapping[str, int]) -> Program:
+        """The process finds database and broker of the same home by itself."""
+        return Program(
+            command=[sys.executable, "-m", "de_resources.capture", str(self._declaration), str(ports["client"])],
+            directory=self.folder,
+            environment={"DE_HOME": str(self.settings.home), "DE_JARS": str(self.settings.jars)},
+        )
+
+    def endpoint(self, ports: Mapping[str, int]) -> Endpoint:
+        """Where it tells how it stands; nobody can ask it for anything else."""
+        return Endpoint(self.name, LOOPBACK, ports["client"], user="", password=SecretStr(""))
+
+    def is_ready(self, endpoint: Endpoint) -> bool:
+        """It takes connections; that it waits for a database is no reason to wait for it."""
+        return endpoint.accepts
+
+    @property
+    def _declaration(self) -> Path:
+        return self.folder / "sources.json"

@@ -1,0 +1,1 @@
+"""Replicating folders, topics and tables into another environment, as they are or by allow-list. Knows no blog."""

@@ -1,0 +1,135 @@
+"""A topic into another one, on the same broker or another. Pattern: Passthrough Replicator.
+
+Key, value, headers, timestamp, partition and the order within each partition stay. Each batch is one transaction that
+holds the records and the position behind them, so that a process killed at any point neither loses nor doubles a
+record: what it did not commit is aborted when the next run takes over its transactional identity, which also fences a
+replicator that was only believed dead.
+
+Positions are kept by the *target's* broker, as offsets of the consumer group `replicate.<source>`: for each partition of
+the target topic, the offset from which the source is read next. Only there can they be committed together with the
+records. Brokers forget the positions of a group after a week of silence (`offsets.retention.minutes`); each run renews
+them, and a replica whose positions are gone is refused instead of filled a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from de_resources.errors import TransientError
+from de_resources.replication.topic_layout import PartitionEnd, Record, Side, require_replicable
+from de_resources.replication.topic_positions import remembered, starting_positions
+
+BATCH = 10_000
+SECONDS = 60.0
+
+
+class ReplicationInterrupted(TransientError):
+    """The broker did not take a batch."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        self.topic, self.reason = topic, reason
+        super().__init__(
+            f"The replica `{topic}` could not be continued ({reason}). The batch was rolled back, everything before it is "
+            "there. Look at the broker, and that no second replicator of the topic runs; then run again."
+        )
+
+
+@dataclass(frozen=True)
+class TopicReplicated:
+    """What a run copied: records and batches, and by partition the source's offset behind the last one."""
+
+    records: int
+    batches: int
+    positions: Mapping[int, int]
+
+
+def replicate_topic(source: Side, target: Side, *, batch: int = BATCH) -> TopicReplicated:
+    """Copy what the source holds now and the replica does not have yet, then stop.
+
+    `batch` is the number of records per transaction. Only committed records of the source are copied. A rerun without
+    new records copies nothing.
+
+    Raises `TopicMissing`, `TopicTooSmall`, `TimestampsNotKept`, `SameTopic` (see `topic_layout`), `PositionsLost`,
+    `RecordsExpired`, `SourceRecreated` (see `topic_positions`), `ReplicationInterrupted`.
+    """
+    require_replicable(source, target)
+    group = f"replicate.{source.topic}"
+    try:
+        with closing(Consumer({**target.config, "group.id": group, "enable.auto.commit": False})) as member:
+            link = _Link(target, group, member)
+            positions = starting_positions(source, target, remembered(member, target.topic))
+            return _drain(source, positions, link, batch)
+    except KafkaException as error:
+        raise ReplicationInterrupted(target.topic, error.args[0].str()) from error
+
+
+class _Link:
+    """The transactional producer of a replica. Opening it ends what a predecessor left open."""
+
+    def __init__(self, target: Side, group: str, member: Consumer) -> None:
+        self.topic, self.member = target.topic, member
+        # One identity per replica: whoever takes it over aborts its predecessor's transaction, and fences it.
+        identity = {"transactional.id": f"{group}.{target.topic}", "compression.type": "zstd", "log_level": 0}
+        self.producer = Producer({**target.config, **identity})
+        self.producer.init_transactions(SECONDS)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction is open meanwhile; an error rolls it back."""
+        self.producer.begin_transaction()
+        try:
+            yield
+        except BaseException as error:
+            # A fenced or otherwise dead producer has no transaction any more.
+            if not (isinstance(error, KafkaException) and error.args[0].fatal()):
+                self.producer.abort_transaction(SECONDS)
+            raise
+
+    def produce(self, record: Record) -> None:
+        """Queue a record for the partition that it had."""
+        try:
+            self._produce(record)
+        except BufferError:
+            self.producer.flush(SECONDS)  # the queue is full: wait until the broker has what is in it
+            self._produce(record)
+        self.producer.poll(0)
+
+    def commit(self, positions: Mapping[int, int], *, and_begin: bool = False) -> None:
+        """Commit the queued records together with the positions behind them."""
+        offsets = [TopicPartition(self.topic, partition, offset) for partition, offset in positions.items()]
+        self.producer.send_offsets_to_transaction(offsets, self.member.consumer_group_metadata(), SECONDS)
+        self.producer.commit_transaction(SECONDS)
+        if and_begin:
+            self.producer.begin_transaction()
+
+    def _produce(self, record: Record) -> None:
+        self.producer.produce(
+            self.topic,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            partition=record.partition,
+            timestamp=record.timestamp or 0,
+        )
+
+
+def _drain(source: Side, positions: dict[int, int], link: _Link, batch: int) -> TopicReplicated:
+    records = batches = pending = 0
+    with link.transaction():
+        for item in source.read(dict(positions)):
+            if isinstance(item, PartitionEnd):
+                positions[item.partition] = item.offset
+                continue
+            link.produce(item)
+            positions[item.partition] = item.offset + 1
+            pending += 1
+            if pending == batch:
+                link.commit(positions, and_begin=True)
+                records, batches, pending = records + pending, batches + 1, 0
+        # Without records too: the broker keeps positions for a limited time only.
+        link.commit(positions)
+    return TopicReplicated(records + pending, batches + bool(pending), positions)

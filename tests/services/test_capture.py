@@ -1,0 +1,299 @@
+"""Change data capture on a real database and broker: every change once and in order, whatever is killed in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from threading import Event, Thread
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from conftest import CAPTURE
+from psycopg2.extras import execute_batch
+
+from de_resources.capture import Capture, CaptureSource, drop, prepare, status, wait_until_captured
+from de_resources.capture.position import ForeignRecord, TopicMissing, reached
+from de_resources.capture.relay import Fenced, NoPrimaryKey, SlotInUse
+from de_resources.kafka import KafkaBroker
+from de_resources.local import LocalServices, ServiceState, TopicSpec
+from de_resources.postgres import PostgresDatabase, RelationMissing
+
+pytestmark = [pytest.mark.services, pytest.mark.pattern("change_data_capture")]
+
+CAPTURED = 120.0
+LARGE = "x" * 20_000  # beyond two kilobytes a value may be stored apart, and is not sent when it does not change
+
+
+@dataclass
+class World:
+    """A table, its topic, and the capture between them."""
+
+    services: LocalServices
+    source: CaptureSource
+
+    @property
+    def table(self) -> str:
+        return self.source.tables[0].partition(".")[2]
+
+    def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """One transaction of one statement on the table `{}`."""
+        with PostgresDatabase().connect() as session, session.cursor() as cursor:
+            cursor.execute(statement.format(self.table), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def wait(self) -> None:
+        wait_until_captured(PostgresDatabase(), self.source, CAPTURED)
+
+    def records(self) -> list[tuple[dict[str, Any], dict[str, Any] | None, tuple[int, int]]]:
+        """All committed records, in their order: key, value, position."""
+        found = list(read_committed(self.source.topic))
+        return sorted(found, key=lambda record: record[2])
+
+    def changes(self) -> list[dict[str, Any]]:
+        return [value for _, value, _ in self.records() if value is not None]
+
+
+def read_committed(topic: str) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None, tuple[int, int]]]:
+    config = {**KafkaBroker().client_config(), "group.id": "test", "isolation.level": "read_committed"}
+    consumer = Consumer({**config, "enable.partition.eof": True, "auto.offset.reset": "earliest", "log_level": 0})
+    partitions = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+    ends = 0
+    while ends < len(partitions):
+        message = consumer.poll(10)
+        assert message is not None
+        if (error := message.error()) is not None:
+            assert error.code() == KafkaError._PARTITION_EOF
+            ends += 1
+            continue
+        headers = dict(message.headers() or [])
+        value = message.value()
+        position = int(headers["commit_lsn"] or ""), int(headers["sequence"] or "")
+        yield json.loads(message.key() or ""), json.loads(value) if value is not None else None, position
+    consumer.close()
+
+
+def folded(world: World) -> dict[int, dict[str, Any]]:
+    """The table as the records tell it."""
+    rows: dict[int, dict[str, Any]] = {}
+    for change in world.changes():
+        if change["op"] == "d":
+            del rows[change["before"]["id"]]
+        else:
+            rows[change["after"]["id"]] = change["after"]
+    return rows
+
+
+def table_rows(world: World) -> dict[int, tuple[Any, ...]]:
+    return {row[0]: row for row in world.execute("SELECT id, name, seen, is_active, score FROM {}")}
+
+
+@pytest.fixture
+def world(at_home: LocalServices, request: pytest.FixtureRequest) -> Iterator[World]:
+    """An empty table with REPLICA IDENTITY FULL, and its topic; nothing is captured yet."""
+    name = getattr(request, "param", f"people_{uuid4().hex[:8]}")
+    source = CaptureSource(name, (f"public.{name}",), name)
+    KafkaBroker().ensure_topics([TopicSpec(name, partitions=3, config={"cleanup.policy": "compact"})])
+    made = World(at_home, source)
+    made.execute(
+        "CREATE TABLE {0} (id BIGINT PRIMARY KEY, name TEXT, seen TIMESTAMPTZ, is_active BOOLEAN, score FLOAT8, notes TEXT);"
+        "ALTER TABLE {0} REPLICA IDENTITY FULL"
+    )
+    yield made
+    at_home.up(["postgres", "kafka"])
+    drop(PostgresDatabase(), source)
+    made.execute("DROP TABLE IF EXISTS {}")
+
+
+@pytest.fixture
+def relaying(world: World) -> Iterator[Callable[[], None]]:
+    """Starts a relay in this process; it is stopped at the end."""
+    stopping = Event()
+    threads: list[Thread] = []
+
+    def start() -> None:
+        capture = Capture(PostgresDatabase(), KafkaBroker(), world.source)
+        threads.append(Thread(target=capture.run, args=(stopping.is_set,)))
+        threads[-1].start()
+
+    yield start
+    stopping.set()
+    for thread in threads:
+        thread.join(30)
+
+
+def test_every_kind_of_change_arrives_with_images_position_and_time(world: World, relaying: Callable[[], None]) -> None:
+    assert prepare(PostgresDatabase(), world.source)
+    relaying()
+    world.execute("INSERT INTO {} VALUES (1, 'Ä \"quoted\"', '2024-02-29 12:00:00.5+02', true, 1.5, %s)", LARGE)
+    world.execute("UPDATE {} SET name = NULL WHERE id = 1")
+    world.execute("UPDATE {} SET id = 2 WHERE id = 1")
+    world.execute("SELECT pg_logical_emit_message(true, 'event_time', '2024-03-01T00:00:00+00:00'); DELETE FROM {}")
+    world.wait()
+
+    created, updated, moved_away, moved_here, deleted = world.changes()
+    assert [c["op"] for c in world.changes()] == ["c", "u", "d", "c", "d"]
+    assert created["after"] == {
+        "id": 1, "name": 'Ä "quoted"', "seen": "2024-02-29T10:00:00.5+00:00", "is_active": True, "score": 1.5, "notes": LARGE,
+    }  # fmt: skip
+    assert updated["before"] == created["after"]
+    assert updated["after"] == {**created["after"], "name": None}, "the large value was not sent, and is there"
+    assert (moved_away["before"]["id"], moved_here["after"]["id"]) == (1, 2)
+    assert moved_away["source"]["commit_lsn"] == moved_here["source"]["commit_lsn"]
+    assert deleted["after"] is None
+    assert deleted["source"]["event_time"] == "2024-03-01T00:00:00+00:00"
+    assert [c["source"]["event_time"] for c in world.changes()[:4]] == [None] * 4
+    tombstones = [key for key, value, _ in world.records() if value is None]
+    assert tombstones == [{"id": 1}, {"id": 2}]
+    positions = [(c["source"]["commit_lsn"], c["source"]["sequence"]) for c in world.changes()]
+    assert positions == sorted(set(positions))
+
+
+def test_without_the_old_image_a_large_unchanged_value_is_named_and_not_null(
+    world: World, relaying: Callable[[], None]
+) -> None:
+    world.execute("ALTER TABLE {} REPLICA IDENTITY DEFAULT")
+    prepare(PostgresDatabase(), world.source)
+    relaying()
+    world.execute("INSERT INTO {} (id, name, notes) VALUES (1, 'a', %s)", os.urandom(20_000).hex())
+    world.execute("UPDATE {} SET name = 'b'")
+    world.wait()
+
+    update = world.changes()[-1]
+    assert "notes" not in update["after"]
+    assert update["source"]["unchanged"] == ["notes"]
+    assert update["after"]["name"] == "b"
+
+
+def test_rows_from_before_arrive_once_as_a_snapshot_and_changes_go_on_from_there(
+    world: World, relaying: Callable[[], None]
+) -> None:
+    world.execute("INSERT INTO {} SELECT n, 'old', '2024-01-01Z', mod(n, 2) = 0, n FROM generate_series(1, 500) n")
+    assert not prepare(PostgresDatabase(), world.source), "the capture takes the snapshot"
+    relaying()
+    while status(PostgresDatabase(), world.source) is None:
+        time.sleep(0.05)
+    world.execute("DELETE FROM {} WHERE id <= 100")
+    world.wait()
+
+    first = world.changes()
+    assert [c["op"] for c in first] == ["r"] * 500 + ["d"] * 100
+    assert {c["after"]["is_active"] for c in first[:500]} == {True, False}
+    assert all(c["source"]["snapshot"] for c in first[:500])
+
+    again = Capture(PostgresDatabase(), KafkaBroker(), world.source)
+    with pytest.raises((Fenced, SlotInUse)):
+        again.run(lambda: False)
+
+
+def test_a_slot_whose_snapshot_never_arrived_is_made_anew(world: World, relaying: Callable[[], None]) -> None:
+    world.execute("INSERT INTO {} (id) VALUES (1), (2)")
+    with PostgresDatabase().connect() as session, session.cursor() as cursor:
+        cursor.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (world.source.slot,))
+    world.execute("INSERT INTO {} (id) VALUES (3)")
+    relaying()
+    while len(world.records()) < 3:
+        time.sleep(0.05)
+    world.wait()
+    assert [(c["op"], c["after"]["id"]) for c in world.changes()] == [("r", 1), ("r", 2), ("r", 3)]
+
+
+def test_a_slot_left_behind_shows_what_it_keeps_and_is_dropped(world: World) -> None:
+    prepare(PostgresDatabase(), world.source)
+    world.execute("INSERT INTO {} (id, notes) SELECT n, %s FROM generate_series(1, 200) n", LARGE)
+    left = status(PostgresDatabase(), world.source)
+    assert left is not None
+    assert not left.active
+    assert left.retained_bytes > 0
+    drop(PostgresDatabase(), world.source)
+    assert status(PostgresDatabase(), world.source) is None
+    drop(PostgresDatabase(), world.source)
+
+
+def test_what_cannot_be_captured_says_so(world: World) -> None:
+    database, broker = PostgresDatabase(), KafkaBroker()
+    vanished = CaptureSource("vanished", ("public.vanished",), world.source.topic)
+    with pytest.raises(RelationMissing, match=r"public\.vanished"):
+        Capture(database, broker, vanished).run(lambda: True)
+    with pytest.raises(TopicMissing, match="nowhere"):
+        reached(broker.client_config(), "nowhere")
+    world.execute("CREATE TABLE IF NOT EXISTS keyless (id INT); INSERT INTO keyless VALUES (1)")
+    keyless = CaptureSource("keyless", ("public.keyless",), world.source.topic)
+    try:
+        with pytest.raises(NoPrimaryKey, match=r"public\.keyless"):
+            Capture(database, broker, keyless).run(lambda: True)
+    finally:
+        drop(database, keyless)
+
+
+def test_a_topic_that_somebody_else_writes_to_is_refused(at_home: LocalServices) -> None:
+    KafkaBroker().ensure_topics([TopicSpec("foreign")])
+    producer = Producer({**KafkaBroker().client_config(), "log_level": 0})
+    producer.produce("foreign", b"not ours")
+    assert producer.flush(10) == 0
+    with pytest.raises(ForeignRecord, match="offset 0"):
+        reached(KafkaBroker().client_config(), "foreign")
+
+
+def ten_thousand_changes(world: World, disturb: dict[int, Callable[[], None]]) -> None:
+    """Inserts, updates, deletions and key changes in transactions of 50; `disturb` happens before the numbered one."""
+    random, known, next_id = Random(7), list[int](), 1  # noqa: S311 - the same changes every time
+    for number in range(200):
+        if number in disturb:
+            disturb[number]()
+        statements: list[tuple[str, tuple[Any, ...]]] = []
+        for _ in range(50):
+            choice = random.random()
+            if choice < 0.5 or not known:
+                statements.append(
+                    ("INSERT INTO {} VALUES (%s, %s, now(), true, %s)", (next_id, f"n{next_id}", next_id))
+                )
+                known.append(next_id)
+                next_id += 1
+                continue
+            row = random.randrange(len(known))
+            if choice < 0.75:
+                statements.append(
+                    ("UPDATE {} SET name = %s, is_active = false WHERE id = %s", (f"u{number}", known[row]))
+                )
+            elif choice < 0.9:
+                statements.append(("DELETE FROM {} WHERE id = %s", (known.pop(row),)))
+            else:
+                statements.append(("UPDATE {} SET id = %s WHERE id = %s", (next_id, known[row])))
+                known[row] = next_id
+                next_id += 1
+        with PostgresDatabase().connect() as session, session.cursor() as cursor:
+            for statement, values in statements:
+                execute_batch(cursor, statement.format(world.table), [values])
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("world", [CAPTURE.name], indirect=True)
+def test_ten_thousand_changes_survive_the_death_of_capture_broker_and_database(world: World) -> None:
+    services = world.services
+
+    def kill(name: str) -> None:
+        os.kill(next(s.pid for s in services.status() if s.name == name) or 0, signal.SIGKILL)
+        while next(s.state for s in services.status() if s.name == name) is not ServiceState.FAILED:
+            time.sleep(0.05)
+        services.up([name])
+
+    deaths = {40: "capture", 90: "kafka", 140: "postgres", 170: "capture"}
+    prepare(PostgresDatabase(), world.source)
+    ten_thousand_changes(world, {number: lambda name=name: kill(name) for number, name in deaths.items()})  # type: ignore[misc]
+    world.wait()
+
+    rows = table_rows(world)
+    fields = ("id", "name", "is_active", "score")
+    assert {i: tuple(row[f] for f in fields) for i, row in folded(world).items()} == {
+        i: (row[0], row[1], row[3], row[4]) for i, row in rows.items()
+    }
+    positions = [(c["source"]["commit_lsn"], c["source"]["sequence"]) for c in world.changes()]
+    assert len(positions) == len(set(positions)) > 10_000, "a key change is two records"

@@ -1,0 +1,149 @@
+"""Records of a capture as changes: understood, or explained; nothing raises."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from de_assets.bronze.users_changes import understood_or_explained
+from de_assets.transforms.change_data_capture import in_log_order
+from de_assets.transforms.slowly_changing_dimension import versions
+from de_resources.capture.envelope import Origin, records
+from de_resources.capture.pgoutput import Change, Relation
+
+pytestmark = pytest.mark.pattern("change_data_capture")
+
+TABLE = Relation(7, "public.users", (("id", 25), ("login", 25), ("email", 25), ("country", 25), ("updated_at", 1184)))
+COMMITTED = datetime(2026, 1, 5, 10, tzinfo=UTC)
+APPENDED = datetime(2026, 1, 5, 10, 0, 0, 250_000)
+
+
+def user(login: str, day: int, id_: str = "u1") -> dict[str, str]:
+    return {
+        "id": id_,
+        "login": login,
+        "email": f"{login}@example.org",
+        "country": "at",
+        "updated_at": f"2024-01-0{day} 00:00:00+00",
+    }
+
+
+def produced(*changes: tuple[str, dict[str, str] | None, dict[str, str] | None, str | None]) -> list[bytes | None]:
+    """The values that the capture produces for (operation, before, after, event time), one commit each."""
+    return [
+        record.value
+        for lsn, (operation, before, after, event_time) in enumerate(changes, start=1)
+        for record in records(
+            Change(TABLE, operation, before, after), ["id"], Origin(lsn, COMMITTED, lsn, event_time), 0
+        )
+    ]
+
+
+def understood(spark: SparkSession, values: list[bytes | None]) -> list[Row]:
+    rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(values)]
+    schema = "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP"
+    return understood_or_explained(spark.createDataFrame(rows, schema)).orderBy("topic_offset").collect()
+
+
+def test_the_kinds_of_change_and_their_times(spark: SparkSession) -> None:
+    created, updated, deleted = understood(
+        spark,
+        produced(
+            ("I", None, user("a", 1), None),
+            ("U", user("a", 1), user("b", 2), None),
+            ("D", user("b", 2), None, "2024-01-03T00:00:00+00:00"),
+        ),
+    )
+    assert [row.operation for row in (created, updated, deleted)] == ["c", "u", "d"], "the tombstone is no change"
+    assert [row.login for row in (created, updated, deleted)] == ["a", "b", "b"]
+    assert [row.changed_at.day for row in (created, updated, deleted)] == [1, 2, 3]
+    assert [row.delay_ms for row in (created, updated, deleted)] == [250] * 3
+    assert json.loads(updated.before)["login"] == "a"
+    assert (created.before, deleted.after) == (None, None)
+    assert [(row.commit_lsn, row.sequence) for row in (created, updated, deleted)] == [(1, 0), (2, 0), (3, 0)]
+
+
+def without(envelope: bytes | None, *path: str, value: Any = None) -> bytes:
+    told = json.loads(envelope or b"")
+    inner = told
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = value
+    return json.dumps(told).encode()
+
+
+def test_what_is_not_understood_is_explained_and_keeps_nothing_but_its_place(spark: SparkSession) -> None:
+    (good,) = produced(("I", None, user("a", 1), None))
+    assert good is not None
+    cases = {
+        b'{"op": "c", "aft': "not a JSON object of the expected form",
+        b"\xff\xfe": "not a JSON object of the expected form",
+        without(good, "op", value="x"): "unknown operation x",
+        without(good, "op"): "unknown operation (none)",
+        without(good, "after"): "a change without a row",
+        without(good, "after", "id"): "id is missing",
+        without(good, "source", "commit_lsn"): "it does not say its position",
+        without(good, "source", "commit_time", value="soon"): "commit_time is no timestamp",
+        without(
+            good, "source", "unchanged", value=["email"]
+        ): "a large value was not sent: the table needs REPLICA IDENTITY FULL",
+    }
+    rows = understood(spark, [*cases, good])
+    assert [row.error for row in rows] == [*cases.values(), None]
+    for row in rows[:-1]:
+        kept = {name for name, value in row.asDict().items() if value is not None}
+        assert kept == {"payload", "error", "topic_partition", "topic_offset", "append_time"}
+
+
+def test_versions_follow_from_the_set_of_changes_whatever_their_order(spark: SparkSession) -> None:
+    values = produced(
+        ("I", None, user("a", 1), None),
+        ("U", user("a", 1), user("b", 2), None),
+        ("U", user("b", 2), user("b", 3, "u2"), "2024-01-03T00:00:00+00:00"),
+        ("D", user("b", 3, "u2"), None, "2024-01-04T00:00:00+00:00"),
+    )
+    expected = {("u1", "a", 1, 2), ("u1", "b", 2, 3), ("u2", "b", 3, 4)}
+    for order in (values, values[::-1], values + values[:3]):
+        rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(order)]
+        frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
+        found = versions_of(understood_or_explained(frame))
+        assert {(r.user_id, r.login, r.valid_from.day, r.valid_to.day) for r in found} == expected
+        assert len(found) == len(expected)
+
+
+def versions_of(changes: DataFrame) -> list[Row]:
+    ordered = in_log_order(changes, "user_id", "changed_at")
+    deleted = F.col("operation") == "d"
+    return versions(ordered, "user_id", ["login"], "changed_at", deleted, ("commit_lsn", "sequence")).collect()
+
+
+NOON = "2024-01-05T12:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("changes", "current"),
+    [
+        # One instant: deleted and created again; changed twice, the greater content first.
+        ([("I", None, user("a", 1), None), ("D", user("a", 1), None, NOON), ("I", None, user("b", 1), NOON)], "b"),
+        (
+            [
+                ("I", None, user("a", 1), NOON),
+                ("U", user("a", 1), user("z", 1), NOON),
+                ("U", user("z", 1), user("c", 1), NOON),
+            ],
+            "c",
+        ),
+        # The row's own stamp is older than the commit that deleted the one before it; and a clock that goes back.
+        ([("I", None, user("a", 1), None), ("D", user("a", 1), None, None), ("I", None, user("b", 2), None)], "b"),
+        ([("I", None, user("a", 3), None), ("U", user("a", 3), user("b", 2), None)], "b"),
+    ],
+)
+def test_the_log_and_not_the_clock_says_what_came_last(spark: SparkSession, changes: list[Any], current: str) -> None:
+    rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(produced(*changes))]
+    frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
+    assert [row.login for row in versions_of(understood_or_explained(frame)) if row.is_current] == [current]
