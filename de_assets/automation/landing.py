@@ -86,21 +86,27 @@ def look_of(landing: Path, hour: datetime) -> str | None:
 def make_plan(
     looks: Mapping[datetime, str],
     seen: Mapping[datetime, str],
-    taken: Collection[datetime],
+    read: Collection[datetime],
+    running: Collection[datetime],
     failed: Collection[datetime],
 ) -> Plan:
     """Decide about complete hours.
 
-    `looks` are today's fingerprints and `seen` those of the last tick, `taken` the hours that a run has materialised or
-    plans to, `failed` those that were tried and never read.
+    `looks` are today's fingerprints and `seen` those that were requested or reported, `read` the hours that a run has
+    materialised, `running` those that one is about to, `failed` those that were tried and never read. What changes while
+    its run is under way is reported when that run has read it, and requested again when it has failed.
     """
     # What failed and was landed anew since is another folder, which nobody has read.
     tried = {hour for hour in failed if seen.get(hour) in (None, looks[hour])}
-    free = [hour for hour in sorted(looks) if hour not in taken and hour not in tried]
+    free = [hour for hour in sorted(looks) if hour not in {*read, *running, *tried}]
     ranges = _contiguous(free)[:RUNS_PER_TICK]
     requested = {hour for hours in ranges for hour in hours}
-    changed = [hour for hour in sorted(taken) if seen.get(hour, looks[hour]) != looks[hour]]
-    known = {**seen, **{hour: looks[hour] for hour in (*taken, *tried, *requested)}}
+    changed = [hour for hour in sorted(read) if seen.get(hour, looks[hour]) != looks[hour]]
+    known = {
+        **{hour: looks[hour] for hour in running},
+        **seen,
+        **{hour: looks[hour] for hour in (*read, *tried, *requested)},
+    }
     return Plan(ranges, changed, dict(sorted(known.items())[-WATCHED_HOURS:]))
 
 
@@ -114,13 +120,16 @@ def _contiguous(hours: list[datetime]) -> list[list[datetime]]:
     return ranges
 
 
-def _taken(instance: dg.DagsterInstance, hours: Collection[datetime]) -> tuple[set[datetime], set[datetime]]:
-    """Of these hours, those that were read or are being read, and those that failed without ever being read."""
-    read = instance.get_materialized_partitions(VISITS)
+def _taken(
+    instance: dg.DagsterInstance, hours: Collection[datetime]
+) -> tuple[set[datetime], set[datetime], set[datetime]]:
+    """Of these hours, those that were read, that are being read for the first time, and that failed before they were."""
+    materialised = instance.get_materialized_partitions(VISITS)
     status = instance.get_status_by_partition(VISITS, [_key(hour) for hour in hours], hourly) or {}
-    taken = {h for h in hours if _key(h) in read or status.get(_key(h)) == dg.AssetPartitionStatus.IN_PROGRESS}
+    read = {h for h in hours if _key(h) in materialised}
+    running = {h for h in hours if status.get(_key(h)) == dg.AssetPartitionStatus.IN_PROGRESS}
     failed = {h for h in hours if status.get(_key(h)) == dg.AssetPartitionStatus.FAILED}
-    return taken, failed - taken
+    return read, running - read, failed - read
 
 
 def _request(hours: list[datetime], looks: Mapping[datetime, str]) -> dg.RunRequest:

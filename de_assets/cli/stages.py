@@ -60,7 +60,7 @@ def stages() -> list[Stage]:
     return [
         Stage("devices", _keys("bronze/devices", "silver/devices")),
         Stage("changes of users", _keys("bronze/users_changes"), needs=CAPTURED, awaits=USERS_CAPTURE),
-        Stage("users", _keys("silver/users"), needs=CAPTURED),
+        Stage("users", _keys("silver/users", "gold/users_by_country"), needs=CAPTURED),
         Stage("landed visits", _keys("bronze/visits", "bronze/visits_dead_letter"), hourly),
         Stage("valid visits", _keys("silver/visits", "silver/visits_late"), hourly),
         Stage("enriched visits", _keys("silver/visits_enriched"), hourly),

@@ -83,6 +83,27 @@ class Users(UserColumns):
         }
 
 
+class UsersByCountry(pa.DataFrameModel):
+    """How many users each country has now.
+
+    Grain: one country with at least one user.
+    """
+
+    country: T.StringType = pa.Field(nullable=False, description="Country of residence; `??`: not said")
+    users: T.LongType = pa.Field(nullable=False, ge=1, description="Users whose current version lives there")
+    source_version: T.LongType = pa.Field(
+        nullable=False,
+        ge=0,
+        description="Version of silver.users up to which changes are counted; the same in all rows",
+    )
+
+    class Config:
+        """Kept from the changes of silver.users."""
+
+        name = "gold.users_by_country"
+        metadata = {"owner": OWNER, "key": ["country"]}
+
+
 class UsersSnapshot(UserColumns):
     """The users as they were at the end of each day.
 

@@ -62,14 +62,31 @@ def hour_folder(landing: Path, hour: datetime, dataset: str = VISITS) -> Path:
 
 
 def is_ready(folder: Path) -> bool:
-    """Whether the folder is complete, that is, its marker is there."""
-    return (folder / MARKER).is_file()
+    """Whether the folder is complete: its marker is there, and stands for the files that are there.
+
+    A marker that names files and sizes, as `publish` writes it, stands for these and no others: one that is left from an
+    earlier attempt of a folder that is being rewritten is no marker. One that names nothing is taken at its word.
+    """
+    try:
+        said = (folder / MARKER).read_text(errors="replace")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return False
+    try:
+        covered = json.loads(said)["files"]
+    except (ValueError, KeyError, TypeError):
+        return True
+    return bool(covered == _sizes(data_files(folder)))
+
+
+def _sizes(files: Iterable[Path]) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in files}
 
 
 def ready_hours(landing: Path, dataset: str = VISITS) -> list[datetime]:
     """Hours whose folders are complete, oldest first. Folders that name no hour are nobody's, and passed over."""
     markers = (landing / dataset).glob(f"date=*/hour=*/{MARKER}")
-    return sorted(hour for marker in markers if (hour := _hour_of(marker.parent)) is not None)
+    folders = (marker.parent for marker in markers)
+    return sorted(hour for folder in folders if (hour := _hour_of(folder)) is not None and is_ready(folder))
 
 
 def _hour_of(folder: Path) -> datetime | None:
@@ -116,7 +133,7 @@ def publish(folder: Path, files: Mapping[str, Path]) -> bool:
         if old.name not in files:
             old.unlink()
     prepared_marker = folder / f"{MARKER}.incoming"
-    prepared_marker.touch()
+    prepared_marker.write_text(json.dumps({"files": _sizes(data_files(folder))}))
     prepared_marker.replace(marker)
     return True
 

@@ -1,9 +1,11 @@
 """Readiness Marker: which hours the sensor `visits_hour_landed` requests, and which it reports."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 
 import dagster as dg
 import pytest
@@ -176,6 +178,46 @@ def test_failed_hour_waits_for_people_or_for_a_new_landing(drop: Drop) -> None:
     assert result.asset_events == []
 
 
+def test_an_hour_that_changes_while_its_run_is_under_way_is_not_forgotten_when_that_fails() -> None:
+    first = make_plan({START: "old"}, {}, set(), set(), set())
+    running = make_plan({START: "new"}, first.seen, set(), {START}, set())
+    assert (running.ranges, running.changed) == ([], [])
+    assert make_plan({START: "new"}, running.seen, set(), set(), {START}).ranges == [[START]], "nobody has read it"
+    assert make_plan({START: "new"}, running.seen, {START}, set(), set()).changed == [START]
+
+
+@pytest.mark.parametrize("forgetful", [False, True], ids=["cursor kept", "cursor lost at every tick"])
+def test_a_week_of_late_failing_and_rewritten_hours(forgetful: bool) -> None:
+    """Ticks of a minute over a week. Every hour is read; none that was read is requested again."""
+    random = Random(7)  # noqa: S311 - the same week every time
+    lands = {hour(n): n * 60 + 60 + random.choice([0, 1, 5, 600]) for n in range(168)}
+    fails = {h for h in lands if random.random() < 0.1}
+    seen: dict[datetime, str] = {}
+    requests: Counter[datetime] = Counter()
+    running: dict[datetime, int] = {}
+    read: set[datetime] = set()
+    failed: set[datetime] = set()
+    for minute in range(168 * 60 + 800):
+        for h in [h for h, end in running.items() if end == minute]:
+            del running[h]
+            (failed if h in fails and requests[h] == 1 else read).add(h)
+        # A failed hour is landed anew half an hour later, as another folder.
+        looks = {h: f"{minute >= at + 30 and h in fails}" for h, at in lands.items() if minute >= at}
+        plan = make_plan(looks, {} if forgetful else seen, read & set(looks), running, failed - read)
+        seen = plan.seen
+        for h in (h for hours in plan.ranges for h in hours):
+            requests[h] += 1
+            failed.discard(h)
+            running[h] = minute + 3
+    if forgetful:
+        assert set(requests.values()) == {1}
+        assert read == set(lands) - fails, "whether a failed hour is another folder, only the cursor knows"
+    else:
+        assert read == set(lands)
+        assert {h for h, count in requests.items() if count > 1} == fails
+        assert max(requests.values()) == 2
+
+
 def test_hours_outside_the_calendar_are_skipped(drop: Drop) -> None:
     drop.land(-1)
     result = drop.tick()
@@ -187,13 +229,13 @@ def test_requests_of_one_tick_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sensing, "HOURS_PER_RUN", 3)
     monkeypatch.setattr(sensing, "RUNS_PER_TICK", 2)
     looks = {hour(n): "x" for n in range(10)}
-    first = make_plan(looks, {}, taken=set(), failed=set())
+    first = make_plan(looks, {}, read=set(), running=set(), failed=set())
     assert [len(r) for r in first.ranges] == [3, 3]
     taken = {h for r in first.ranges for h in r}
-    assert [len(r) for r in make_plan(looks, first.seen, taken, set()).ranges] == [3, 1]
+    assert [len(r) for r in make_plan(looks, first.seen, set(), taken, set()).ranges] == [3, 1]
 
 
 def test_cursor_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sensing, "WATCHED_HOURS", 2)
     looks = {datetime(2024, 10, 10, n, tzinfo=UTC): "x" for n in range(5)}
-    assert list(make_plan(looks, {}, set(looks), set()).seen) == sorted(looks)[-2:]
+    assert list(make_plan(looks, {}, set(looks), set(), set()).seen) == sorted(looks)[-2:]

@@ -50,6 +50,27 @@ def test_a_published_folder_is_ready_and_nothing_hidden_stays(tmp_path: Path) ->
     assert sorted(path.name for path in hour_folder(tmp_path, HOUR).iterdir()) == [MARKER, PART]
 
 
+@pytest.mark.pattern("readiness_marker")
+@pytest.mark.parametrize("change", ["another size", "a file more", "a file less"])
+def test_a_marker_stands_for_the_files_that_it_was_written_for(tmp_path: Path, change: str) -> None:
+    """As a producer leaves it that writes into a closed folder, or dies while it rewrites one."""
+    _publish(tmp_path, {PART: b"1\n", "part-00001.json": b"2\n"})
+    folder = hour_folder(tmp_path, HOUR)
+    if change == "a file less":
+        (folder / "part-00001.json").unlink()
+    else:
+        (folder / (PART if change == "another size" else "part-00002.json")).write_bytes(b"half a li")
+    assert not is_ready(folder)
+    assert ready_hours(tmp_path) == []
+
+
+@pytest.mark.parametrize("said", ["", "done", "[]", '{"committer": "magic"}'])
+def test_a_marker_that_names_no_files_is_taken_at_its_word(tmp_path: Path, said: str) -> None:
+    _publish(tmp_path, {PART: b"1\n"})
+    (hour_folder(tmp_path, HOUR) / MARKER).write_text(said)
+    assert ready_hours(tmp_path) == [HOUR]
+
+
 def test_the_same_bytes_again_touch_nothing(tmp_path: Path) -> None:
     _publish(tmp_path, {PART: b"{}\n"})
     before = {path: path.stat().st_mtime_ns for path in hour_folder(tmp_path, HOUR).iterdir()}

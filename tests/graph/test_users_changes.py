@@ -1,0 +1,167 @@
+"""From captured changes to versions, and along their change data feed to counts: what is kept equals what is computed anew."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from de_assets.bronze.users_changes import understood_or_explained
+from de_assets.contracts.users import UsersChanges
+from de_assets.gold.users_by_country import users_by_country
+from de_assets.resources import resources
+from de_assets.silver.users import users
+from de_resources.capture.envelope import Origin, records
+from de_resources.capture.pgoutput import Change, Relation
+from de_resources.contract import Contract
+from de_resources.delta.feed import CHANGE_TYPE, FeedUnavailable, changes
+from de_resources.delta.table import Table
+from de_resources.settings import Settings
+from de_resources.spark import SparkEngine
+
+pytestmark = pytest.mark.pattern("change_data_capture")
+
+TABLE = Relation(7, "public.users", (("id", 25), ("login", 25), ("email", 25), ("country", 25), ("updated_at", 1184)))
+START = datetime(2026, 1, 5, tzinfo=UTC)
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+@dataclass
+class Users:
+    """A table of users as its database has it, what was captured of it, and the lake that follows."""
+
+    engine: SparkEngine
+    root: Path
+    instance: dg.DagsterInstance
+    now: dict[str, dict[str, str]] = field(default_factory=dict)
+    captured: list[tuple[bytes | None, int]] = field(default_factory=list)
+    lsn: int = 0
+
+    def put(self, id_: str, country: str, new_id: str | None = None) -> None:
+        """Create, change, or move to another key."""
+        before = self.now.pop(id_, None)
+        after = {"id": new_id or id_, "login": id_, "email": f"{id_}@example.org", "country": country}
+        self.now[after["id"]] = after
+        self._capture("U" if before else "I", before, after)
+
+    def remove(self, id_: str) -> None:
+        self._capture("D", self.now.pop(id_), None)
+
+    def _capture(self, operation: str, before: dict[str, str] | None, after: dict[str, str] | None) -> None:
+        self.lsn += 1
+        time = START + timedelta(minutes=self.lsn)
+        origin = Origin(self.lsn, time, self.lsn, event_time=time.isoformat())
+        change = Change(TABLE, operation, *({**r, "updated_at": f"{time}"} if r else None for r in (before, after)))
+        self.captured += [(record.value, self.lsn) for record in records(change, ["id"], origin, 0)]
+
+    def load(self, values: list[tuple[bytes | None, int]] | None = None) -> None:
+        """Append to bronze what was captured since the last load, or these records (again)."""
+        if values is None:
+            values, self.captured = self.captured, []
+        rows = [(value, 0, offset, START + timedelta(days=1)) for value, offset in values]
+        frame = self.engine.spark_session.createDataFrame(
+            rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP"
+        )
+        understood_or_explained(frame).write.format("delta").mode("append").save(
+            str(self.root / "bronze/users_changes")
+        )
+
+    def run(self) -> dict[str, Any]:
+        """Materialise versions and counts; their metadata by asset."""
+        settings = Settings.from_environment({"DE_HOME": str(self.root.parent), "LAKE_ROOT": str(self.root)})
+        upstream = dg.AssetSpec(["bronze", "users_changes"], metadata={"contract": Contract.of(UsersChanges).path})
+        result = dg.materialize(
+            [upstream.with_io_manager_key("io_manager"), users, users_by_country],
+            instance=self.instance,
+            resources=resources(settings, self.engine),
+            run_config=QUIET,
+        )
+        return {
+            event.asset_key.path[-1]: {k: v.value for k, v in event.materialization.metadata.items()}
+            for event in result.get_asset_materialization_events()
+        }
+
+    def counted(self) -> Counter[str]:
+        rows = self.engine.spark_session.read.format("delta").load(str(self.root / "gold/users_by_country")).collect()
+        return Counter({row.country: row.users for row in rows})
+
+    def expected(self) -> Counter[str]:
+        return Counter(user["country"] for user in self.now.values())
+
+    @property
+    def versions(self) -> Table:
+        return Table("silver.users", str(self.root / "silver/users"))
+
+
+@pytest.fixture
+def world(engine: SparkEngine, tmp_path: Path) -> Iterator[Users]:
+    assert engine.spark_session is not None
+    with dg.instance_for_test() as instance:
+        yield Users(engine, tmp_path / "lake", instance)
+
+
+def test_counts_follow_the_changes_and_equal_those_of_the_database(world: Users) -> None:
+    for number in range(20):
+        world.put(f"u{number}", ("at", "pl", "fr")[number % 3])
+    world.load()
+    first = world.run()
+    assert first["users_by_country"]["computed"].startswith("from all users")
+    assert world.counted() == world.expected()
+
+    world.put("u0", "fr")  # moves
+    world.put("u1", "pl", new_id="u100")  # has another key
+    world.remove("u2")
+    world.put("u200", "se")
+    for number in range(3, 20, 3):
+        world.remove(f"u{number}")  # a country loses its last user
+    world.load()
+    second = world.run()
+    assert second["users_by_country"]["computed"].startswith("from the changes of versions")
+    assert world.counted() == world.expected()
+    assert "at" not in world.counted()
+
+    log = world.versions.log()
+    assert log is not None
+    told = changes(world.engine.spark_session, world.versions, log, int(first["users"]["delta/version"]))
+    kinds = Counter(row[CHANGE_TYPE] for row in told.collect())
+    assert kinds["update_preimage"] == kinds["update_postimage"] > 0
+    assert kinds["insert"] == 3, "a moved user, a new key, a new user: nothing else is written"
+
+
+def test_records_that_come_again_change_nothing(world: Users) -> None:
+    world.put("u1", "at")
+    world.put("u1", "pl")
+    again = list(world.captured)
+    world.load()
+    before = world.run()
+    world.load(again[::-1])
+    after = world.run()
+
+    assert after["users"]["skipped"] == "nothing changed"
+    assert after["users_by_country"]["computed"].startswith("nothing")
+    assert after["users_by_country"]["delta/version"] == before["users_by_country"]["delta/version"]
+    assert world.counted() == world.expected() == {"pl": 1}
+
+
+def test_without_the_feed_the_counts_are_computed_anew_and_say_so(world: Users) -> None:
+    world.put("u1", "at")
+    world.load()
+    world.run()
+    world.engine.spark_session.sql(
+        f"ALTER TABLE {world.versions.sql} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')"
+    )
+    log = world.versions.log()
+    assert log is not None
+    with pytest.raises(FeedUnavailable, match="enableChangeDataFeed"):
+        changes(world.engine.spark_session, world.versions, log, 0)
+
+    world.put("u2", "pl")
+    world.load()
+    assert world.run()["users_by_country"]["computed"].startswith("from all users: `delta.enableChangeDataFeed`")
+    assert world.counted() == world.expected()
