@@ -9,17 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from platform_world import Lakehouse, Platform
+from platform_world import WAITING_CAPTURE, Lakehouse, Platform
 
-from de_resources.capture import CaptureSource
 from de_resources.local import LocalServices, TopicSpec
 from de_resources.settings import Settings
 
 VISITS = TopicSpec("visits", partitions=3, config={"message.timestamp.type": "LogAppendTime"})
-
-
-# Its table is made by a test; until then the capture waits for it.
-CAPTURE = CaptureSource("people", ("public.people",), "people")
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +39,7 @@ def new_services() -> Iterator[Callable[[], LocalServices]]:
 def services(new_services: Callable[[], LocalServices]) -> LocalServices:
     """All of them, running, shared by the tests: stop nothing here."""
     running = new_services()
-    running.up(topics=[VISITS], captures=[CAPTURE])
+    running.up(topics=[VISITS], captures=[WAITING_CAPTURE])
     return running
 
 

@@ -37,7 +37,7 @@ from de_assets.sources.simulator import (
     visit_messages,
 )
 from de_assets.sources.topics import TOPICS, VISITS
-from de_resources.capture import prepare, wait_until_captured
+from de_resources.capture import CaptureSource, prepare, wait_until_captured
 from de_resources.delta.log import TableLog
 from de_resources.kafka import KafkaBroker
 from de_resources.local import LocalServices, ServiceStatus
@@ -49,6 +49,8 @@ HOURS = hours_between(CALENDAR.start, CALENDAR.start + timedelta(hours=6))
 RATES = Irregularities(duplicates=0.05, late=0.07, malformed=0.01, missing=0.02, future=0.01, out_of_order=0.05)
 WORLD = World(seed=7, epoch=CALENDAR.start - timedelta(days=180), users=50, guests=100)
 PER_HOUR = 100
+# Its table is made by a test; until then the capture waits for it.
+WAITING_CAPTURE = CaptureSource("people", ("public.people",), "people")
 DEADLINE = 300.0
 
 

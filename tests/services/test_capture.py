@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from conftest import CAPTURE
+from platform_world import WAITING_CAPTURE
 from psycopg2.extras import execute_batch
 
 from de_resources.capture import Capture, CaptureSource, drop, prepare, status, wait_until_captured
@@ -275,7 +275,7 @@ def ten_thousand_changes(world: World, disturb: dict[int, Callable[[], None]]) -
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("world", [CAPTURE.name], indirect=True)
+@pytest.mark.parametrize("world", [WAITING_CAPTURE.name], indirect=True)
 def test_ten_thousand_changes_survive_the_death_of_capture_broker_and_database(world: World) -> None:
     services = world.services
 
