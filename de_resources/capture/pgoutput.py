@@ -56,11 +56,12 @@ class Commit:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table's shape from now on: column names and the object ids of their types."""
+    """A table's shape from now on: column names with the object ids of their types; `identity` names an old row."""
 
     id: int
     name: str
     columns: tuple[tuple[str, int], ...]
+    identity: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -128,13 +129,15 @@ class Decoder:
         (id_,) = reader.take("!I")
         name = f"{reader.text() or 'pg_catalog'}.{reader.text()}"
         _identity, count = reader.take("!BH")
-        columns = []
+        columns, identity = [], set()
         for _ in range(count):
-            reader.skip(1)
+            (flags,) = reader.take("!B")
             column = reader.text()
             type_id, _modifier = reader.take("!Ii")
             columns.append((column, type_id))
-        self._relations[id_] = relation = Relation(id_, name, tuple(columns))
+            if flags & 1:
+                identity.add(column)
+        self._relations[id_] = relation = Relation(id_, name, tuple(columns), frozenset(identity))
         return relation
 
     def _change(self, kind: str, reader: _Reader) -> Change:
@@ -142,7 +145,9 @@ class Decoder:
         rows: dict[str, Row] = {}
         while not reader.at_end:
             mark = chr(reader.take("!B")[0])
-            rows[mark] = self._row(relation, reader)
+            row = self._row(relation, reader)
+            # A key's old row has nulls where nothing was sent: they are not data.
+            rows[mark] = {c: v for c, v in row.items() if c in relation.identity} if mark == "K" else row
         return Change(relation, kind, rows.get("O", rows.get("K")), rows.get("N"))
 
     @staticmethod

@@ -77,10 +77,13 @@ class Capture:
     database: PostgresDatabase
     broker: KafkaBroker
     source: CaptureSource
-    _keys: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    _keys: dict[Relation, tuple[str, ...]] = field(default_factory=dict)
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Relay until `stop`."""
+        there = self._status()
+        if there is not None and there.active:
+            raise SlotInUse(self.source)  # before the producer takes over the identity of the one that runs
         producer = self._producer()
         self._ensure_snapshot(producer)
         with closing(self.database.open(replication=True)) as replication, replication.cursor() as stream:
@@ -114,12 +117,13 @@ class Capture:
         if slot.snapshot_is_delivered(self.database, self.source):
             return
         position, there = reached(self.broker.client_config(), self.source.topic).position, self._status()
-        if there is not None and (position is None or position.commit_lsn < there.confirmed_lsn):
+        if there is not None and (position is None or position.commit_lsn < there.confirmed_lsn - 1):
             slot.forget_slot(self.database, self.source)  # it died before its snapshot had arrived
             there = None
         if there is None:
             with slot.exported_snapshot(self.database, self.source) as (lsn, session):
-                count = self._deliver(producer, self._snapshot(session, lsn))
+                # Ahead of a transaction that commits exactly at the slot's first position.
+                count = self._deliver(producer, self._snapshot(session, lsn - 1))
                 log.info("snapshot of %d rows delivered", count)
         slot.mark_delivered(self.database, self.source)
 
@@ -202,14 +206,14 @@ class Capture:
                 return
 
     def _key(self, relation: Relation) -> tuple[str, ...]:
-        """The primary key, asked once per table. With REPLICA IDENTITY FULL the stream calls every column a key."""
-        if relation.id not in self._keys:
+        """The primary key, asked once per shape of a table. With REPLICA IDENTITY FULL the stream calls every column a key."""
+        if relation not in self._keys:
             with self.database.connect() as session, session.cursor() as asked:
                 asked.execute(_PRIMARY_KEY, (relation.id,))
-                self._keys[relation.id] = tuple(name for (name,) in asked.fetchall())
-        if not self._keys[relation.id]:
+                self._keys[relation] = tuple(name for (name,) in asked.fetchall())
+        if not self._keys[relation]:
             raise NoPrimaryKey(relation.name)
-        return self._keys[relation.id]
+        return self._keys[relation]
 
 
 class _Transactions:

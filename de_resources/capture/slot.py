@@ -75,11 +75,14 @@ def prepare(database: PostgresDatabase, source: CaptureSource) -> bool:
         session.commit()
         if _slot_exists(asked, source):
             return True
-        if any(_has_rows(asked, table) for table in source.tables):
+        if _filled(asked, source):
             return False
-        session.commit()  # a slot cannot be made in a transaction that has written
-        asked.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (source.slot,))
-        session.commit()
+        # What is committed between that look and the slot is in neither: only the slot's own snapshot tells.
+        with exported_snapshot(database, source) as (_lsn, before), before.cursor() as reader:
+            filled = _filled(reader, source)
+        if filled:
+            forget_slot(database, source)
+            return False
         mark_delivered(database, source)
         return True
 
@@ -202,9 +205,13 @@ def _slot_exists(asked: cursor, source: CaptureSource) -> bool:
     return asked.fetchone() is not None
 
 
-def _has_rows(asked: cursor, table: str) -> bool:
-    asked.execute(SQL("SELECT EXISTS (SELECT FROM {})").format(_table(table)))
-    return asked.fetchone() == (True,)
+def _filled(asked: cursor, source: CaptureSource) -> bool:
+    """Whether one of the tables has rows."""
+    for table in source.tables:
+        asked.execute(SQL("SELECT EXISTS (SELECT FROM {})").format(_table(table)))
+        if asked.fetchone() == (True,):
+            return True
+    return False
 
 
 def _table(name: str) -> Identifier:

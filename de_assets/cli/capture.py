@@ -1,0 +1,47 @@
+"""`de capture status|drop`: the slots that captures hold in the database."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from de_assets.cli.app import app, console, explained
+from de_assets.sources.capture import CAPTURES
+from de_resources import capture as captures
+from de_resources.errors import PermanentError
+from de_resources.postgres import PostgresDatabase
+
+commands = typer.Typer(help="What captures hold in the database, and how to give it up.", no_args_is_help=True)
+app.add_typer(commands, name="capture")
+
+
+class UnknownCapture(PermanentError):
+    """A name that is none of the captures."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"There is no capture `{name}`: choose from {', '.join(c.name for c in CAPTURES)}.")
+
+
+@commands.command()
+def status() -> None:
+    """Show each capture's slot: whether it is read, and how much of the database's log it keeps from being removed."""
+    table = Table("capture", "tables", "topic", "slot", "log kept")
+    with explained():
+        for source in CAPTURES:
+            found = captures.status(PostgresDatabase(), source)
+            state = "none" if found is None else "lost" if found.is_lost else "read" if found.active else "not read"
+            kept = "" if found is None else f"{found.retained_bytes / 2**20:.1f} MiB"
+            table.add_row(source.name, ", ".join(source.tables), source.topic, state, kept)
+    console.print(table)
+
+
+@commands.command()
+def drop(name: Annotated[str, typer.Argument(help="The capture, as `de capture status` names it.")]) -> None:
+    """Give up a capture's slot and publication; the running capture then begins anew, with a snapshot."""
+    with explained():
+        source = next((source for source in CAPTURES if source.name == name), None)
+        if source is None:
+            raise UnknownCapture(name)
+        captures.drop(PostgresDatabase(), source)
+    console.print(f"Slot and publication `{source.slot}` are gone.")
