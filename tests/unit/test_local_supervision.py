@@ -28,6 +28,7 @@ def test_nothing_runs_in_a_new_home(tmp_path: Path) -> None:
         "spark_connect": False,
         "postgres": False,
         "kafka": False,
+        "capture": False,
     }
     assert all(status.why for status in services.status())
     assert services.endpoint("kafka") is None
