@@ -18,7 +18,7 @@ __all__ = ["BrokerMisconfigured", "KafkaBroker", "ServiceUnavailable", "TopicSpe
 
 ANSWER_SECONDS = 5.0
 _LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-_HINT = "start it with `de up kafka`, or name another broker in the resource's `bootstrap_servers`."
+START_IT = "start it with `de up kafka`, or name another broker in the resource's `bootstrap_servers`."
 
 
 class BrokerMisconfigured(PermanentError):
@@ -85,7 +85,9 @@ class KafkaBroker(dg.ConfigurableResource):
             # The library prints every refused connection to stderr; the error below says it once.
             AdminClient({**config, "log_level": "0"}).list_topics(timeout=ANSWER_SECONDS)
         except KafkaException as error:
-            raise ServiceUnavailable("kafka", config["bootstrap.servers"], f"{error.args[0].str()}; {_HINT}") from error
+            raise ServiceUnavailable(
+                "kafka", config["bootstrap.servers"], f"{error.args[0].str()}; {START_IT}"
+            ) from error
 
     def reachable(self) -> bool:
         """Whether the broker answers within five seconds."""
@@ -118,5 +120,5 @@ class KafkaBroker(dg.ConfigurableResource):
             return self.bootstrap_servers, self.user, Secrets.from_settings(settings).resolve_hidden(self.password)
         endpoint = LocalServices(settings).endpoint("kafka")
         if endpoint is None:
-            raise ServiceUnavailable("kafka", "this machine", _HINT)
+            raise ServiceUnavailable("kafka", "this machine", START_IT)
         return endpoint.address, endpoint.user, endpoint.password

@@ -134,6 +134,9 @@ def open_session(url: str, extra: dict[str, Any] | None = None) -> SparkSession:
     """The process's session on an engine. Classic sessions load Delta's jars and the platform's settings."""
     if url.startswith("sc://"):
         return _connect(url)
+    if not _connections:
+        # PySpark's mark of a process that uses a server is inherited by the processes that this one starts.
+        os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     # Python workers must be the interpreter that runs this code, with the same packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(url).appName("de")

@@ -5,13 +5,18 @@ what goes wrong is told.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from de_assets.automation import maintenance, restore
 from de_assets.automation.alert_sensor import alerts
 from de_assets.automation.landing import visits_hour_landed
+from de_assets.automation.releases import feature_released, features_release, features_set_aside
 from de_assets.automation.schedules import devices_reload
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 cascade = dg.AutomationConditionSensorDefinition(
     "cascade",
@@ -21,10 +26,13 @@ cascade = dg.AutomationConditionSensorDefinition(
     description="Requests what follows from new data, as the automation conditions of the assets say.",
 )
 
-sensors = [visits_hour_landed, cascade, alerts]
+sensors = [visits_hour_landed, feature_released, cascade, alerts]
 schedules = [devices_reload, maintenance.schedule]
 
 
-def jobs(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg.JobDefinition]:
-    """The jobs that work on the tables of these assets."""
-    return [maintenance.maintenance_job(assets), restore.restore_job(assets)]
+def jobs(
+    assets: Sequence[dg.AssetsDefinition | dg.AssetSpec],
+) -> "list[dg.JobDefinition | UnresolvedAssetJobDefinition]":
+    """The jobs that work on the tables of these assets, and those that an event starts."""
+    tables = [maintenance.maintenance_job(assets), restore.restore_job(assets)]
+    return [*tables, features_release, features_set_aside]

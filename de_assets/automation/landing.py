@@ -1,4 +1,4 @@
-"""Readiness Marker: an hour of landed visits is requested when its folder says that it is complete.
+"""Readiness Marker: an hour of landed visits is requested when it is complete, by its marker or by its successor.
 
 The instance, not the sensor, remembers what was requested: an hour is free as long as no run has materialised it or
 plans to. So an hour is requested once even when the sensor restarts, loses its cursor, or somebody launches the hour by
@@ -22,7 +22,7 @@ import dagster as dg
 
 from de_assets.dataset import pattern_tags
 from de_assets.partitions import CALENDAR, hourly
-from de_assets.sources.landing import MARKER, data_files, hour_folder, ready_hours
+from de_assets.sources.landing import MARKER, data_files, hour_folder
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import LANDED_VISITS
 
@@ -46,21 +46,26 @@ class Plan:
 
 @dg.sensor(
     name="visits_hour_landed",
-    description="Requests an hour of landed visits when its folder is complete; reports folders that change later.",
+    description="Requests an hour of landed visits when it is complete; reports folders that change later.",
     target=dg.AssetSelection.assets(VISITS, DEAD_LETTERS),
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
     tags=pattern_tags("readiness_marker"),
 )
 def visits_hour_landed(context: dg.SensorEvaluationContext, landing: LandingZone) -> dg.SensorResult:
-    """Request the hours whose folders hold `_SUCCESS` and that no run has taken. Starts no engine."""
-    ready = ready_hours(landing.path)
-    looks = {hour: look for hour in ready if _key(hour) in _partitions(ready) and (look := look_of(landing.path, hour))}
+    """Request the closed hours that no run has taken. Starts no engine."""
+    closed, marked = landing.closed_hours(), landing.readiness == "marker"
+    known = _partitions(closed)
+    looks = {
+        hour: look
+        for hour in closed
+        if _key(hour) in known and (look := look_of(landing.path, hour, with_marker=marked)) is not None
+    }
     seen = {datetime.fromisoformat(hour): look for hour, look in json.loads(context.cursor or "{}").items()}
     plan = make_plan(looks, seen, *_taken(context.instance, looks))
     for hour in plan.changed:
         context.log.warning("The folder of %s changed after it was read. It is not read again by itself.", _key(hour))
-    outside = len(ready) - len(looks)
+    outside = len(closed) - len(looks)
     return dg.SensorResult(
         run_requests=[_request(hours, plan.seen) for hours in plan.ranges],
         asset_events=[_report(hour) for hour in plan.changed],
@@ -71,13 +76,12 @@ def visits_hour_landed(context: dg.SensorEvaluationContext, landing: LandingZone
     )
 
 
-def look_of(landing: Path, hour: datetime) -> str | None:
-    """A fingerprint of the hour's folder as it was marked: names, sizes and times. None while it is being rewritten."""
+def look_of(landing: Path, hour: datetime, *, with_marker: bool = True) -> str | None:
+    """A fingerprint of the hour's folder as it was closed: names, sizes and times. None while it is being rewritten."""
     folder = hour_folder(landing, hour)
+    covered = [*data_files(folder), folder / MARKER] if with_marker else data_files(folder)
     try:
-        facts = [
-            (p.name, s.st_size, s.st_mtime_ns) for p in (*data_files(folder), folder / MARKER) for s in (p.stat(),)
-        ]
+        facts = [(path.name, stat.st_size, stat.st_mtime_ns) for path in covered for stat in (path.stat(),)]
     except FileNotFoundError:
         return None
     return hashlib.blake2b(repr(facts).encode(), digest_size=6).hexdigest()

@@ -1,6 +1,6 @@
 """Bronze: what came, as it came, typed and in partitions."""
 
-from de_assets.bronze import devices, legacy_visits, users_changes, visits, visits_stream
+from de_assets.bronze import devices, features, legacy_visits, users_changes, visits, visits_stream
 
 assets = [
     visits.landed_visits,
@@ -8,6 +8,8 @@ assets = [
     devices.devices,
     legacy_visits.legacy_visits,
     users_changes.users_changes,
+    features.features,
+    features.features_dead_letter,
 ]
 checks = [
     *visits.checks,
@@ -15,4 +17,5 @@ checks = [
     *devices.checks,
     *legacy_visits.checks,
     *users_changes.checks,
+    *features.checks,
 ]

@@ -74,7 +74,7 @@ def _tell(seeded: Seeded, report: AccessLogReport | None) -> None:
             console.print(f"  {letter.file} line {letter.line}: {letter.reason}", highlight=False, markup=False)
     else:
         console.print(
-            f"{seeded.visits:,} visits landed for {seeded.calendar}, {seeded.messages:,} records produced, "
+            f"{seeded.visits:,} visits landed for {seeded.calendar}, {seeded.messages + seeded.releases:,} records produced, "
             f"{seeded.user_changes:,} changes of users, {seeded.legacy_visits:,} legacy visits."
         )
     for service, why in seeded.left_out.items():

@@ -13,7 +13,7 @@ from dagster import AssetKey, DagsterInstance, Definitions
 from de_assets.dashboards import definitions as dashboards
 from de_assets.partitions import daily, hourly
 from de_assets.sources.capture import USERS_CAPTURE
-from de_assets.sources.landing import ready_hours
+from de_assets.sources.landing_zone import LandingZone
 from de_resources.capture import CaptureBehind, CaptureSource, SlotLost, status, wait_until_captured
 from de_resources.postgres import PostgresDatabase
 from de_resources.settings import Settings
@@ -69,6 +69,7 @@ def stages() -> list[Stage]:
         Stage("legacy visits", _keys("bronze/legacy_visits"), hourly, needs=("postgres",)),
         Stage("current legacy visits", _keys("silver/legacy_visits"), needs=("postgres",)),
         Stage("live visits", _keys("bronze/visits_stream"), needs=("kafka",)),
+        Stage("released features", _keys("bronze/features", "bronze/features_dead_letter"), needs=("kafka",)),
         Stage("dashboards", _keys("dashboards/daily_traffic"), consumer=True),
         Stage("replicas of devices", _keys("staging/devices_raw", "staging/devices")),
         Stage("replica of visits", _keys("staging/visits"), hourly),
@@ -87,7 +88,8 @@ def materialise(
 ) -> Iterator[Outcome]:
     """Run all stages and yield what became of each. `absent` maps services that do not answer to the reason."""
     held_back: set[str] = set()
-    landed = {hourly.get_partition_key_for_timestamp(h.timestamp()) for h in ready_hours(settings.landing)}
+    closed = LandingZone(root=str(settings.landing)).closed_hours()
+    landed = {hourly.get_partition_key_for_timestamp(h.timestamp()) for h in closed}
     for stage in stages():
         started(stage)
         outcome = Outcome(stage)

@@ -21,8 +21,9 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 from de_resources.errors import PermanentError
 
@@ -30,6 +31,9 @@ MARKER = "_SUCCESS"
 PART = "part-00000.json"
 VISITS = "visits"
 DEVICES = "devices"
+
+Readiness = Literal["marker", "next_hour"]
+"""What closes an hour: its own marker, or the arrival of a later hour, for producers that cannot say that they are done."""
 
 Progress = Callable[[int, int], None]
 """Called with what is done and the total, in the unit that the caller's docstring names."""
@@ -87,6 +91,24 @@ def ready_hours(landing: Path, dataset: str = VISITS) -> list[datetime]:
     markers = (landing / dataset).glob(f"date=*/hour=*/{MARKER}")
     folders = (marker.parent for marker in markers)
     return sorted(hour for folder in folders if (hour := _hour_of(folder)) is not None and is_ready(folder))
+
+
+def closed_hours(landing: Path, readiness: Readiness = "marker", dataset: str = VISITS) -> list[datetime]:
+    """Hours that a consumer may read, oldest first.
+
+    By `next_hour` these are, beside the marked ones, all from the first to the newest that arrived, without the newest: what
+    brought nothing in between is closed and empty.
+    """
+    marked = ready_hours(landing, dataset)
+    if readiness == "marker":
+        return marked
+    folders = (landing / dataset).glob("date=*/hour=*")
+    arrived = {hour for folder in folders if (hour := _hour_of(folder)) is not None and data_files(folder)}
+    if not arrived:
+        return marked
+    first, newest = min(arrived), max(arrived)
+    passed = (first + timedelta(hours=n) for n in range((newest - first) // timedelta(hours=1)))
+    return sorted({*marked, *passed})
 
 
 def _hour_of(folder: Path) -> datetime | None:

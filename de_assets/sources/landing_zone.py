@@ -1,8 +1,10 @@
 """Reading the drop folder through the engine: only complete folders, as raw bytes, with their place."""
 
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import get_args
 
 import dagster as dg
 from pydantic import Field
@@ -10,9 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from de_assets.sources.devices_dump import check_dump
-from de_assets.sources.landing import DEVICES, VISITS, data_files, hour_folder, is_ready
+from de_assets.sources.landing import DEVICES, VISITS, Readiness, closed_hours, data_files, hour_folder, is_ready
 from de_resources.errors import PermanentError, TransientError
 from de_resources.settings import Settings
+
+READINESS_VARIABLE = "DE_VISITS_READINESS"
 
 
 class FolderNotReady(TransientError):
@@ -22,31 +26,59 @@ class FolderNotReady(TransientError):
         self.folders = tuple(folders)
         shown = ", ".join("/".join(f.parts[-3:]) for f in folders[:5])
         super().__init__(
-            f"{len(folders)} landed folder(s) are not complete, for lack of `_SUCCESS`: {shown}. Nothing was read. "
-            "Wait for the producer (the sensor `visits_hour_landed` does), or land them with `de seed`."
+            f"{len(folders)} landed folder(s) are not complete, for lack of `_SUCCESS` (or, without markers, of a later hour): "
+            f"{shown}. Nothing was read. Wait for the producer (the sensor `visits_hour_landed` does), or land them with "
+            "`de seed`."
         )
 
 
+class UnknownReadiness(PermanentError):
+    """A readiness that nobody knows."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+        super().__init__(f"{READINESS_VARIABLE} says `{said}`. Set it to one of: {', '.join(get_args(Readiness))}.")
+
+
 class LandingZone(dg.ConfigurableResource):
-    """The drop folder. Every read demands the readiness marker first."""
+    """The drop folder. Every read demands first that what is read is complete."""
 
     root: str = Field(default="", description="The folder; default: `$DE_HOME/landing`.")
+    visits_readiness: str | None = Field(
+        default=None,
+        description="`marker` or `next_hour`: what closes an hour; default: DE_VISITS_READINESS, else `marker`.",
+    )
 
     @property
     def path(self) -> Path:
         """The folder."""
         return Path(self.root) if self.root else Settings.from_environment().landing
 
+    @property
+    def readiness(self) -> Readiness:
+        """What closes an hour of visits. Raises `UnknownReadiness`."""
+        said = self.visits_readiness or os.environ.get(READINESS_VARIABLE) or "marker"
+        for known in get_args(Readiness):
+            if said == known:
+                readiness: Readiness = known
+                return readiness
+        raise UnknownReadiness(said)
+
+    def closed_hours(self) -> list[datetime]:
+        """The hours of visits that may be read, oldest first."""
+        return closed_hours(self.path, self.readiness)
+
     def visit_lines(self, session: SparkSession, hours: Sequence[datetime]) -> DataFrame:
         """The landed lines of these hours: `payload` (binary), `source_file`, `landing_hour`.
 
-        Raises `FolderNotReady` when an hour has no marker. Hours without lines are silent, which is for a check to judge.
+        Raises `FolderNotReady` when an hour is not closed. Hours without lines are silent, which is for a check to judge.
         """
-        folders = [hour_folder(self.path, hour) for hour in hours]
-        missing = [f for f in folders if not is_ready(f)]
+        closed = set() if self.readiness == "marker" else set(self.closed_hours())
+        folders = {hour: hour_folder(self.path, hour) for hour in hours}
+        missing = [folder for hour, folder in folders.items() if hour not in closed and not is_ready(folder)]
         if missing:
             raise FolderNotReady(missing)
-        files = [str(file) for folder in folders for file in data_files(folder)]
+        files = [str(file) for folder in folders.values() for file in data_files(folder)]
         if not files:
             return session.createDataFrame([], "payload BINARY, source_file STRING, landing_hour TIMESTAMP")
         place = F.col("_metadata.file_path")

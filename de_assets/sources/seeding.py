@@ -16,6 +16,7 @@ from de_assets.sources.simulator import (
     EVERYDAY,
     VisitMessage,
     World,
+    announcements,
     create_tables,
     feed_database,
     feed_topic,
@@ -24,7 +25,7 @@ from de_assets.sources.simulator import (
     land_visits,
     visit_messages,
 )
-from de_assets.sources.topics import TOPICS, VISITS
+from de_assets.sources.topics import FEATURES, TOPICS, VISITS
 from de_resources.capture import prepare
 from de_resources.errors import PermanentError
 from de_resources.kafka import KafkaBroker
@@ -34,6 +35,8 @@ from de_resources.secrets import Secrets
 from de_resources.settings import Settings
 
 LOG_KEY = "access_log_pseudonyms"
+RELEASE_DAYS = 7
+"""A feature is released every so many days."""
 Say = Callable[[str], None]
 
 
@@ -44,6 +47,7 @@ class Seeded:
     calendar: Calendar
     visits: int = 0
     messages: int = 0
+    releases: int = 0
     user_changes: int = 0
     legacy_visits: int = 0
     left_out: dict[str, str] = field(default_factory=dict)
@@ -90,7 +94,9 @@ def seed_simulation(
         # The live stream goes on where the landed files end, at a tenth of their volume.
         live = hours_between(calendar.end, calendar.end + timedelta(hours=6))
         messages = visit_messages(world, live, total=max(visits // 10, 1), irregularities=EVERYDAY)
-        done.messages = _feed_once(KafkaBroker(), messages)
+        done.messages = _feed_once(KafkaBroker(), VISITS, messages)
+        days = hours_between(calendar.start, calendar.end)[:: 24 * RELEASE_DAYS]
+        done.releases = _feed_once(KafkaBroker(), FEATURES, announcements(world, days).messages)
     calendar.save(settings)
     return done
 
@@ -119,20 +125,18 @@ def _left_out(seeded: Seeded, service: str) -> Iterator[None]:
         seeded.left_out[service] = str(error)
 
 
-def _feed_once(broker: KafkaBroker, messages: Iterable[VisitMessage]) -> int:
+def _feed_once(broker: KafkaBroker, topic: str, messages: Iterable[VisitMessage]) -> int:
     """Feed the topic unless it holds records: producing is not idempotent."""
     broker.ensure_topics(TOPICS)
-    if _holds_records(broker):
+    if _holds_records(broker, topic):
         return 0
-    return feed_topic(
-        Producer({**broker.client_config(), "enable.idempotence": True, "log_level": 0}), VISITS, messages
-    )
+    return feed_topic(Producer({**broker.client_config(), "enable.idempotence": True, "log_level": 0}), topic, messages)
 
 
-def _holds_records(broker: KafkaBroker) -> bool:
+def _holds_records(broker: KafkaBroker, topic: str) -> bool:
     consumer = Consumer({**broker.client_config(), "group.id": "seeding", "enable.auto.commit": False})
     try:
-        partitions = consumer.list_topics(VISITS, timeout=10).topics[VISITS].partitions
-        return any(consumer.get_watermark_offsets(TopicPartition(VISITS, p), timeout=10)[1] > 0 for p in partitions)
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        return any(consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] > 0 for p in partitions)
     finally:
         consumer.close()

@@ -7,6 +7,7 @@ from de_assets.partitions import hourly
 LANDED_VISITS = dg.AssetKey(["sources", "landed_visits"])
 DEVICES_DROP = dg.AssetKey(["sources", "devices_drop"])
 VISITS_TOPIC = dg.AssetKey(["sources", "visits_topic"])
+FEATURES_TOPIC = dg.AssetKey(["sources", "features_topic"])
 USERS_TOPIC = dg.AssetKey(["sources", "users_topic"])
 USERS_TABLE = dg.AssetKey(["sources", "users_table"])
 LEGACY_VISITS_TABLE = dg.AssetKey(["sources", "legacy_visits_table"])
@@ -42,6 +43,12 @@ systems = [
         VISITS_TOPIC,
         "The topic `visits`: live page views, keyed by visit, append time set by the broker.",
         "team:web",
+        "kafka",
+    ),
+    _external(
+        FEATURES_TOPIC,
+        "The topic `features`: release notifications as CloudEvents; each starts a run.",
+        "team:product",
         "kafka",
     ),
     _external(

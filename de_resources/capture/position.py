@@ -9,19 +9,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from de_resources.capture.envelope import Position
 from de_resources.errors import PermanentError
+from de_resources.topic_reader import TopicMissing
 
 _ANSWER_SECONDS = 10.0
 _FIRST_LOOK = 16
-
-
-class TopicMissing(PermanentError):
-    """The topic that takes the changes does not exist."""
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        super().__init__(
-            f"The broker has no topic `{topic}`. Create it with `de up`, which declares the platform's topics."
-        )
 
 
 class ForeignRecord(PermanentError):

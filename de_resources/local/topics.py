@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -11,7 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from de_resources.errors import TransientError
 
-ADMIN_SECONDS = 15.0
+ANSWER_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
+"""A broker that was away may take connections for some time before its controller takes orders again."""
 
 
 @dataclass(frozen=True)
@@ -36,22 +39,34 @@ def create_topics(client_config: Mapping[str, str], topics: Iterable[TopicSpec])
     """Create the topics that are not there yet and return their names; existing ones stay as they are.
 
     Raises:
-        TopicNotCreated: the broker refused, or did not answer in time.
+        TopicNotCreated: the broker refused, or did not answer in time, tried again meanwhile.
     """
     wanted = [NewTopic(t.name, num_partitions=t.partitions, config=dict(t.config)) for t in topics]
-    if not wanted:
-        return []
-    # Held in a variable: a client that is collected cancels what it was asked.
-    client = AdminClient({**client_config})
-    answers = client.create_topics(wanted, operation_timeout=ADMIN_SECONDS)
-    return [name for name, future in answers.items() if _was_created(name, future)]
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    created: list[str] = []
+    while wanted:
+        # Held in a variable: a client that is collected cancels what it was asked.
+        client = AdminClient({**client_config})
+        answers = client.create_topics(wanted, operation_timeout=ANSWER_SECONDS, request_timeout=ANSWER_SECONDS)
+        outcomes = {name: _outcome(name, future) for name, future in answers.items()}
+        created += [name for name, outcome in outcomes.items() if outcome is True]
+        wanted = [topic for topic in wanted if isinstance(outcomes[topic.topic], str)]
+        if wanted and time.monotonic() > deadline:
+            raise TopicNotCreated(wanted[0].topic, str(outcomes[wanted[0].topic]))
+    return created
 
 
-def _was_created(name: str, future: Future[None]) -> bool:
+def _outcome(name: str, future: Future[None]) -> bool | str:
+    """Whether the topic was created (False: it was there), or what to try again for."""
     try:
-        future.result(timeout=ADMIN_SECONDS)
+        future.result(timeout=ANSWER_SECONDS + 1)
+    except TimeoutError:
+        return f"no answer within {ANSWER_SECONDS:g} s"
     except KafkaException as refusal:
-        if refusal.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        error = refusal.args[0]
+        if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
-        raise TopicNotCreated(name, refusal.args[0].str()) from refusal
+        if error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
+            return str(error.str())
+        raise TopicNotCreated(name, error.str()) from refusal
     return True

@@ -50,6 +50,7 @@ class Drop:
     def __init__(self, root: Path, instance: dg.DagsterInstance) -> None:
         self.root, self.instance, self.cursor = root, instance, None
         self.clock = 1_700_000_000
+        self.readiness: str | None = None
 
     def land(self, number: int, text: str = "{}\n", *, marked: bool = True) -> None:
         """Write an hour's file, and the marker; each landing is a second later than the one before."""
@@ -66,7 +67,7 @@ class Drop:
             instance=self.instance,
             definitions=DEFS,
             cursor=self.cursor,
-            resources={"landing": LandingZone(root=str(self.root))},
+            resources={"landing": LandingZone(root=str(self.root), visits_readiness=self.readiness)},
         )
         result = visits_hour_landed(context)
         assert isinstance(result, dg.SensorResult)
@@ -166,6 +167,31 @@ def test_hour_that_is_being_rewritten_is_reported_when_it_is_complete_again(drop
     assert drop.tick().asset_events == []
     drop.land(0, "rewritten\n")
     assert len(drop.tick().asset_events) == 1
+
+
+def test_without_markers_the_arrival_of_a_later_hour_closes_an_hour(drop: Drop) -> None:
+    drop.readiness = "next_hour"
+    drop.land(0, marked=False)
+    assert requested(drop.tick()) == []
+    drop.land(1, marked=False)
+    [request] = drop.tick().run_requests
+    assert (request.partition_key, drop.launch(request)) == (key(0), True)
+    drop.land(4, marked=False)
+    [request] = drop.tick().run_requests  # the hours that brought nothing are closed, too
+    assert requested(dg.SensorResult(run_requests=[request])) == [(key(1), key(3))]
+    assert drop.launch(request)
+    assert requested(drop.tick()) == []
+
+
+def test_without_markers_a_file_that_comes_late_is_reported_and_not_read(drop: Drop) -> None:
+    drop.readiness = "next_hour"
+    for number in (0, 1):
+        drop.land(number, marked=False)
+    drop.launch(drop.tick().run_requests[0])
+    drop.land(0, "late\n", marked=False)
+    result = drop.tick()
+    assert requested(result) == []
+    assert [event.partition for event in result.asset_events] == [key(0)]
 
 
 def test_failed_hour_waits_for_people_or_for_a_new_landing(drop: Drop) -> None:

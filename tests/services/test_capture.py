@@ -19,11 +19,12 @@ from platform_world import WAITING_CAPTURE
 from psycopg2.extras import execute_batch
 
 from de_resources.capture import Capture, CaptureSource, drop, prepare, status, wait_until_captured
-from de_resources.capture.position import ForeignRecord, TopicMissing, reached
+from de_resources.capture.position import ForeignRecord, reached
 from de_resources.capture.relay import Fenced, NoPrimaryKey, SlotInUse
 from de_resources.kafka import KafkaBroker
 from de_resources.local import LocalServices, ServiceState, TopicSpec
 from de_resources.postgres import PostgresDatabase, RelationMissing
+from de_resources.topic_reader import TopicMissing
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("change_data_capture")]
 

@@ -25,8 +25,10 @@ def test_a_process_finds_the_running_server_by_itself(platform: Platform) -> Non
     assert told == {"label": _label(platform), "shared": True, "answer": 42, "same": True, "across_resources": True}
 
 
-def test_without_a_server_the_engine_is_in_the_process(tmp_path: Path) -> None:
-    (told,) = _documents(_use({**os.environ, "DE_HOME": str(tmp_path)}))
+@pytest.mark.parametrize("inherited", [{}, {"SPARK_CONNECT_MODE_ENABLED": "1"}], ids=["new", "child of a client"])
+def test_without_a_server_the_engine_is_in_the_process(tmp_path: Path, inherited: dict[str, str]) -> None:
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    (told,) = _documents(_use({**outside, **inherited, "DE_HOME": str(tmp_path)}))
     assert told == {"label": "local[*]", "shared": False, "answer": 42, "same": True, "across_resources": True}
 
 

@@ -99,7 +99,7 @@ def test_exactly_the_late_and_the_future_ones_are_set_apart(filled: Filled) -> N
     for row in filled.rows("silver/visits_late", 0):
         found[row["lateness_seconds"] > 0].add(row["visit_id"])
     truth = filled.platform.truth
-    assert found == {True: set(truth.ids(Defect.LATE)), False: set(truth.ids(Defect.FUTURE))}
+    assert found == {True: set(truth.ids(Defect.LATE, HOURS)), False: set(truth.ids(Defect.FUTURE, HOURS))}
 
 
 def test_the_rows_per_partition_that_a_range_run_reports_are_the_rows_there_are(filled: Filled) -> None:

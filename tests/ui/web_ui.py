@@ -59,9 +59,19 @@ class DagsterProcess:
         self._popen.wait()
 
     def family(self) -> list[psutil.Process]:
-        """The process and everything that it started."""
+        """The process and everything that it started; nothing once it has ended."""
+        if self._popen.poll() is not None:
+            return []
         root = psutil.Process(self._popen.pid)
         return [root, *root.children(recursive=True)]
+
+    def kill(self) -> None:
+        """Kill -9, and what it started with it."""
+        everything = self.family()
+        for process in everything:
+            process.kill()
+        psutil.wait_procs(everything, timeout=30)
+        self._popen.wait()
 
     def output(self) -> str:
         """The end of what was printed."""

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import get_args
 
 from de_assets.cli.doctor.finding import Finding, fail, ok, warn
+from de_assets.sources.landing import Readiness
 
 SECRET_PREFIX = "DE_SECRET_"  # noqa: S105 - the start of the variables' names
 _KILL = "DE_KILL_AT"
@@ -43,6 +45,7 @@ KNOWN: Mapping[str, Rule] = {
     "DE_POSTGRES_BIN": Rule(lambda v: (Path(v) / "postgres").exists(), "a folder that holds `postgres`"),
     "DE_POSTGRES_DATABASE": Rule(re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}").fullmatch, "a database's name"),
     "DE_IVY_SETTINGS": Rule(lambda v: Path(v).is_file(), "an existing file"),
+    "DE_VISITS_READINESS": Rule(get_args(Readiness).__contains__, "one of " + ", ".join(get_args(Readiness))),
     # Looked at where they are used: the ports by their own check, the calendar at every start.
     "DE_SPARK_CONNECT_PORT": _ANYTHING,
     "DE_POSTGRES_PORT": _ANYTHING,

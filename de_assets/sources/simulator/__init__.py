@@ -22,6 +22,7 @@ from de_assets.sources.simulator.irregularities import (
 )
 from de_assets.sources.simulator.legacy import LegacyVisit, legacy_visits
 from de_assets.sources.simulator.profiles import UserChange, UserProfile, user_changes, users_at
+from de_assets.sources.simulator.releases import Announcements, announcements
 from de_assets.sources.simulator.topic import UndeliveredError, VisitMessage, feed_topic, visit_messages
 from de_assets.sources.simulator.truth import Defect, HourTruth, Truth
 from de_assets.sources.simulator.world import World
@@ -29,6 +30,7 @@ from de_assets.sources.simulator.world import World
 __all__ = [
     "EVERYDAY",
     "NONE",
+    "Announcements",
     "DatabaseFeed",
     "Defect",
     "Device",
@@ -44,6 +46,7 @@ __all__ = [
     "UserProfile",
     "VisitMessage",
     "World",
+    "announcements",
     "create_tables",
     "devices",
     "feed_database",

@@ -11,6 +11,7 @@ from de_assets.sources.landing import (
     MARKER,
     PART,
     NotAFullHourError,
+    closed_hours,
     data_files,
     hour_folder,
     incoming,
@@ -18,6 +19,7 @@ from de_assets.sources.landing import (
     publish,
     ready_hours,
 )
+from de_assets.sources.landing_zone import FolderNotReady, LandingZone, UnknownReadiness
 
 HOUR = datetime(2026, 1, 31, 7, tzinfo=UTC)
 
@@ -48,6 +50,37 @@ def test_a_published_folder_is_ready_and_nothing_hidden_stays(tmp_path: Path) ->
     assert ready_hours(tmp_path) == [HOUR]
     assert [path.name for path in tmp_path.iterdir()] == ["visits"]
     assert sorted(path.name for path in hour_folder(tmp_path, HOUR).iterdir()) == [MARKER, PART]
+
+
+@pytest.mark.pattern("readiness_marker")
+def test_without_a_marker_an_hour_is_closed_by_a_later_one(tmp_path: Path) -> None:
+    assert closed_hours(tmp_path, "next_hour") == []
+    for number in (0, 3):
+        folder = hour_folder(tmp_path, HOUR + timedelta(hours=number))
+        folder.mkdir(parents=True)
+        (folder / "_half").write_bytes(b"{}")  # what is hidden has not arrived
+        assert closed_hours(tmp_path, "next_hour") == []
+        (folder / PART).write_bytes(b"{}\n")
+    assert closed_hours(tmp_path, "next_hour") == [HOUR + timedelta(hours=n) for n in range(3)]
+    assert closed_hours(tmp_path) == [], "by marker none is"
+    (folder / MARKER).touch()
+    assert closed_hours(tmp_path, "next_hour") == [HOUR + timedelta(hours=n) for n in range(4)]
+    assert closed_hours(tmp_path) == [HOUR + timedelta(hours=3)]
+
+
+@pytest.mark.pattern("readiness_marker")
+def test_who_reads_an_hour_demands_that_it_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = hour_folder(tmp_path, HOUR)
+    folder.mkdir(parents=True)
+    (folder / PART).write_bytes(b"{}\n")
+    monkeypatch.setenv("DE_VISITS_READINESS", "next_hour")
+    zone = LandingZone(root=str(tmp_path))
+    assert (zone.readiness, zone.closed_hours()) == ("next_hour", [])
+    with pytest.raises(FolderNotReady, match="hour=07"):
+        zone.visit_lines(None, [HOUR])  # type: ignore[arg-type]  # refused before the engine is asked
+    monkeypatch.setenv("DE_VISITS_READINESS", "some_day")
+    with pytest.raises(UnknownReadiness, match="one of: marker, next_hour"):
+        zone.closed_hours()
 
 
 @pytest.mark.pattern("readiness_marker")

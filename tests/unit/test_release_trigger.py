@@ -1,0 +1,60 @@
+"""External Trigger: which runs the records of a tick ask for, and what these runs know."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from de_assets.automation.releases import run_requests, warnings
+from de_assets.sources.simulator import World, announcements
+from de_resources.topic_reader import Batch, Record
+
+pytestmark = pytest.mark.pattern("external_trigger")
+
+START = datetime(2024, 10, 10, 9, tzinfo=UTC)
+NOW = START + timedelta(hours=1)
+TOLD = announcements(World(seed=3), [START + timedelta(days=day) for day in range(5)])
+RECORDS = [Record(0, 40 + i, NOW, message.key, message.value) for i, message in enumerate(TOLD.messages)]
+
+
+def test_each_release_asks_for_one_run_however_often_it_is_delivered() -> None:
+    *releases, last = run_requests(RECORDS, NOW)
+    assert [request.run_key for request in releases] == [f"/blog/releases#{name}" for name in TOLD.released]
+    assert {request.job_name for request in releases} == {"features_release"}
+    assert last.job_name == "features_set_aside"
+
+
+def test_a_run_carries_its_event() -> None:
+    request, (name, event) = run_requests(RECORDS, NOW)[0], next(iter(TOLD.released.items()))
+    assert request.run_config == {"ops": {"bronze__features": {"config": {"event": event}}}}
+    envelope = json.loads(request.tags.pop("trigger/envelope"))
+    assert envelope == {key: value for key, value in event.items() if key != "data"}
+    assert request.tags == {
+        "trigger/event": f"/blog/releases#{name}",
+        "trigger/event_time": "2024-10-10T09:00:00+00:00",
+        "trigger/processing_time": "2024-10-10T10:00:00+00:00",
+        "trigger/origin": "features/0@40",
+        "trigger/version": "1",
+    }
+
+
+def test_what_cannot_be_read_is_set_aside_by_its_place_and_not_by_its_text() -> None:
+    request = run_requests(RECORDS, NOW)[-1]
+    places = request.run_config["ops"]["bronze__features_dead_letter"]["config"]["records"]
+    by_place = {(record.partition, record.offset): record.value for record in RECORDS}
+    assert [by_place[place["partition"], place["offset"]] for place in places] == TOLD.unreadable
+    assert request.run_key == run_requests(RECORDS, NOW + timedelta(days=1))[-1].run_key, "also after a crash"
+
+
+def test_nothing_happened_and_nothing_of_interest_happened_ask_for_nothing() -> None:
+    plans = [record for record in RECORDS if b"blog.feature.planned" in (record.value or b"")]
+    assert len(plans) == TOLD.irrelevant
+    assert run_requests([], NOW) == run_requests(plans, NOW) == []
+
+
+def test_records_that_could_not_be_seen_are_spoken_of() -> None:
+    assert warnings(Batch("t", RECORDS, {0: 60})) == []
+    (gone,) = warnings(Batch("t", [], {0: 60}, gone={0: 12}))
+    assert "12 records were removed" in gone
+    (anew,) = warnings(Batch("t", [], {0: 0}, anew=True))
+    assert "made anew" in anew
