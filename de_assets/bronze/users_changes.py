@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import dagster as dg
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from de_assets.automation.conditions import polled
 from de_assets.contracts.users import UsersChanges
@@ -21,6 +20,7 @@ from de_checks.lag import delay_check
 from de_resources.contract import Contract
 from de_resources.kafka import KafkaBroker
 from de_resources.spark import SparkEngine
+from de_resources.topic_stream import placed, topic_stream
 
 ATTRIBUTES = ("login", "email", "country")
 
@@ -32,29 +32,13 @@ ATTRIBUTES = ("login", "email", "country")
 )
 def users_changes(broker: KafkaBroker, spark: SparkEngine) -> DataFrame:
     """A streaming frame over the topic; the IO manager runs it until it has read what was there."""
-    broker.check()
-    records = (
-        spark.spark_session.readStream.format("kafka")
-        .options(**broker.spark_options())
-        .option("subscribe", USERS)
-        .option("startingOffsets", "earliest")
-        # What a capture that was killed had produced and not committed is nobody's business.
-        .option("kafka.isolation.level", "read_committed")
-        .load()
-    )
-    return understood_or_explained(records)
+    return understood_or_explained(topic_stream(spark.spark_session, broker, USERS))
 
 
 def understood_or_explained(records: DataFrame) -> DataFrame:
     """Broker records in the columns of bronze.users_changes."""
-    placed = records.select(
-        F.col("value").alias("payload"),
-        F.col("partition").alias("topic_partition"),
-        F.col("offset").alias("topic_offset"),
-        F.col("timestamp").alias("append_time"),
-    )
     changes = parse_changes(
-        placed, "payload", key="id", columns=ATTRIBUTES, stamp="updated_at", append_time="append_time"
+        placed(records), "payload", key="id", columns=ATTRIBUTES, stamp="updated_at", append_time="append_time"
     )
     return changes.withColumnRenamed("id", "user_id").select(*Contract.of(UsersChanges).column_names)
 

@@ -11,40 +11,27 @@ from pyspark.sql import functions as F
 from de_assets.contracts.visits import VisitsStream
 from de_assets.dataset import dataset
 from de_assets.sources.systems import VISITS_TOPIC
+from de_assets.sources.topics import VISITS
 from de_assets.transforms.visit_parser import ERROR, parse_visits
 from de_checks.contract import contract_check
 from de_resources.contract import Contract
 from de_resources.kafka import KafkaBroker
 from de_resources.spark import SparkEngine
-
-TOPIC = "visits"
+from de_resources.topic_stream import placed, topic_stream
 
 
 @dg.asset(**dataset(VisitsStream, mode="append"), deps=[VISITS_TOPIC])
 def visits_stream(broker: KafkaBroker, spark: SparkEngine) -> DataFrame:
     """A streaming frame over the topic; the IO manager runs it until it has read what was there."""
-    broker.check()  # a broker that is away is said at once, not after the stream's own time-outs
-    records = (
-        spark.spark_session.readStream.format("kafka")
-        .options(**broker.spark_options())
-        .option("subscribe", TOPIC)
-        .option("startingOffsets", "earliest")
-        .load()
-    )
-    return understood_or_explained(records)
+    return understood_or_explained(topic_stream(spark.spark_session, broker, VISITS))
 
 
 def understood_or_explained(records: DataFrame) -> DataFrame:
     """Broker records in the columns of bronze.visits_stream."""
-    placed = records.select(
-        F.col("value").alias("payload"),
-        F.col("partition").alias("topic_partition"),
-        F.col("offset").alias("topic_offset"),
-        F.col("timestamp").alias("append_time"),
-    )
-    parsed = parse_visits(placed, "payload")
+    taken = placed(records)
+    parsed = parse_visits(taken, "payload")
     # What was rejected keeps no half of its columns: a value beside an error looks like data.
-    own = [*placed.columns, ERROR]
+    own = [*taken.columns, ERROR]
     columns = Contract.of(VisitsStream).column_names
     valid = F.col(ERROR).isNull()
     return parsed.select(*(F.col(c) if c in own else F.when(valid, F.col(c)).alias(c) for c in columns))

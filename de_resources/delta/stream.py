@@ -8,19 +8,48 @@ Source: pattern *Checkpointer*; Structured Streaming's `availableNow` trigger; D
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from de_resources.delta import frames
 from de_resources.delta.crash_points import reach
 from de_resources.delta.table import Stamp, Table, Written
+from de_resources.errors import PermanentError
 
 CHECKPOINT = "_checkpoint"
 _OBSERVATION = "write"
+# What Spark's Kafka source says of partitions that are gone or shorter than they were.
+_LOST = re.compile(
+    "|".join(
+        (
+            r"Partitions .* have been deleted",
+            r"Cannot find initial offsets for partitions [^.]*",
+            r"Partition \S+ offset was changed from \d+ to \d+",
+            r"Starting offset for \S+ was \d+ but consumer reset to \d+",
+            r"Could not read records in offset [^.]*",
+            r"Added partition \S+ starts from \d+ instead of 0",
+            r"The resolved start offset \d+ is greater than the resolved end offset \d+ for topic \S+ partition \d+",
+        )
+    )
+)
+
+
+class SourceLost(PermanentError):
+    """The stream's source was made anew, or has removed what was not read yet."""
+
+    def __init__(self, table: str, checkpoint: str, reason: str) -> None:
+        self.table, self.checkpoint, self.reason = table, checkpoint, reason
+        super().__init__(
+            f"The source of `{table}` does not have what comes next: {reason}. Nothing was written, what was read before "
+            f"stays. When its producer has made up for what is missing, remove {checkpoint}: the next run then reads all "
+            "that the source holds, from its beginning."
+        )
 
 
 def drain(session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp) -> Written:
@@ -28,6 +57,7 @@ def drain(session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp) -
 
     The write's details are `stream/from` and `stream/to`, the source's own offsets, and `stream/batches`. A rerun
     without new input commits nothing. A killed run is continued by the next one, without loss and without repetition.
+    Raises `SourceLost` when the source no longer has what comes next; what was read stays.
     """
     started = time.monotonic()
     reach("before_write", table.name)
@@ -43,6 +73,11 @@ def drain(session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp) -
     )
     try:
         query.awaitTermination()
+    except PySparkException as error:
+        lost = _LOST.search(str(error))
+        if lost is None:
+            raise
+        raise SourceLost(table.name, f"{table.uri}/{CHECKPOINT}", lost.group(0)) from error
     finally:
         query.stop()
     reach("after_commit", table.name)

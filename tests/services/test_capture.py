@@ -18,6 +18,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from platform_world import WAITING_CAPTURE
 from psycopg2.extras import execute_batch
 
+from de_assets.cli.doctor import diagnose
+from de_assets.cli.doctor.finding import Verdict
+from de_assets.cli.doctor.services import check_slot
 from de_resources.capture import Capture, CaptureSource, drop, prepare, status, wait_until_captured
 from de_resources.capture.position import ForeignRecord, reached
 from de_resources.capture.relay import Fenced, NoPrimaryKey, SlotInUse
@@ -213,6 +216,10 @@ def test_a_slot_left_behind_shows_what_it_keeps_and_is_dropped(world: World) -> 
     assert left is not None
     assert not left.active
     assert left.retained_bytes > 0
+    finding = check_slot(world.source, left)
+    assert (finding.verdict, "nobody reads it" in finding.detail) == (Verdict.WARN, True)
+    findings = {finding.name: finding for finding in diagnose(world.services.settings, os.environ)}
+    assert "keeps nothing" in findings["capture users"].detail
     drop(PostgresDatabase(), world.source)
     assert status(PostgresDatabase(), world.source) is None
     drop(PostgresDatabase(), world.source)

@@ -155,6 +155,6 @@ def test_columns_tell_where_they_come_from(visitor: Visitor) -> None:
 
 def test_the_automation_is_on(visitor: Visitor) -> None:
     visitor.open("/automation")
-    for name in ("visits_hour_landed", "cascade", "alerts", "devices_reload", "news_from_gold"):
+    for name in ("visits_hour_landed", "feature_released", "cascade", "alerts", "devices_reload", "news_from_gold"):
         visitor.sees(name)
     visitor.takes_picture("automation")

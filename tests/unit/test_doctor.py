@@ -16,6 +16,7 @@ from de_assets.catalogue import PACKAGES, PROJECT
 from de_assets.cli import app
 from de_assets.cli.doctor import machine, packages, services, variables
 from de_assets.cli.doctor.finding import Finding, Verdict
+from de_resources.capture import CaptureSource, CaptureStatus
 from de_resources.local.endpoints import ServiceState, ServiceStatus
 from de_resources.local.jars import engine_jars
 from de_resources.settings import Settings
@@ -205,6 +206,29 @@ def test_a_service_in_each_state(state: ServiceState, verdict: Verdict) -> None:
     assert finding.verdict is verdict
     assert (finding.remedy is None) == (verdict is Verdict.OK)
     assert ("because." in finding.detail) == (verdict is not Verdict.OK)
+
+
+@pytest.mark.pattern("change_data_capture")
+@pytest.mark.parametrize(
+    ("slot", "verdict", "says"),
+    [
+        (None, Verdict.OK, "keeps nothing"),
+        (CaptureStatus(active=True, confirmed_lsn=1, retained_bytes=2**20, is_lost=False), Verdict.OK, "1.0 MiB"),
+        (CaptureStatus(active=False, confirmed_lsn=1, retained_bytes=2**21, is_lost=False), Verdict.WARN, "2.0 MiB"),
+        (CaptureStatus(active=True, confirmed_lsn=1, retained_bytes=2**31, is_lost=False), Verdict.WARN, "2,048.0 MiB"),
+        (
+            CaptureStatus(active=False, confirmed_lsn=1, retained_bytes=0, is_lost=True),
+            Verdict.FAIL,
+            "changes are missing",
+        ),
+    ],
+)
+def test_a_slot_in_each_state(slot: CaptureStatus | None, verdict: Verdict, says: str) -> None:
+    finding = services.check_slot(CaptureSource("users", ("public.users",), "users"), slot)
+
+    assert finding.verdict is verdict
+    assert says in finding.detail
+    assert (finding.remedy is None) == (verdict is Verdict.OK)
 
 
 @pytest.fixture

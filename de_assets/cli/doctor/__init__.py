@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -13,10 +14,14 @@ from de_assets.cli.app import app, console
 from de_assets.cli.doctor.finding import Finding, Verdict
 from de_assets.cli.doctor.machine import check_browser, check_disk, check_java, check_postgres, check_python
 from de_assets.cli.doctor.packages import Pins, check_jars, check_packages
-from de_assets.cli.doctor.services import check_ports, check_service
+from de_assets.cli.doctor.services import check_ports, check_service, check_slot
 from de_assets.cli.doctor.variables import check_variables
+from de_assets.sources.capture import CAPTURES
+from de_resources import capture
+from de_resources.local.endpoints import ServiceStatus, ServiceUnavailable
 from de_resources.local.jars import SETS
 from de_resources.local.services import LocalServices
+from de_resources.postgres import PostgresDatabase
 from de_resources.settings import Settings
 
 _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
@@ -48,8 +53,16 @@ def diagnose(settings: Settings, environment: Mapping[str, str]) -> list[Finding
         *check_variables(environment),
         *check_ports(environment, statuses),
         *(check_service(status) for status in statuses),
+        *_slots(statuses),
         check_browser(),
     ]
+
+
+def _slots(statuses: Sequence[ServiceStatus]) -> Iterator[Finding]:
+    """What captures hold in the database, where it runs."""
+    if any(status.name == "postgres" and status.is_running for status in statuses):
+        with suppress(ServiceUnavailable):  # the finding about the service says it
+            yield from [check_slot(source, capture.status(PostgresDatabase(), source)) for source in CAPTURES]
 
 
 def _show(findings: list[Finding]) -> None:

@@ -1,13 +1,17 @@
-"""How the local services are, and whether the ports that configuration asks for can be had."""
+"""How the local services are, what they hold, and whether the ports that configuration asks for can be had."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from de_assets.cli.doctor.finding import Finding, fail, ok, warn
+from de_resources.capture import CaptureSource, CaptureStatus
 from de_resources.local.endpoints import ServiceState, ServiceStatus
 from de_resources.local.ports import is_free
 from de_resources.local.services import KINDS
+
+MUCH_LOG = 2**30
+"""Bytes."""
 
 
 def check_service(status: ServiceStatus) -> Finding:
@@ -25,6 +29,22 @@ def check_service(status: ServiceStatus) -> Finding:
             return warn(name, f"left out: {why}", f"When that is corrected, run `de up {status.name}`.")
         case ServiceState.FAILED:
             return fail(name, f"failed: {why}", f"Run `de logs {status.name}`, then `de up {status.name}`.")
+
+
+def check_slot(source: CaptureSource, slot: CaptureStatus | None) -> Finding:
+    """A replication slot that nobody reads, or that is read too slowly, fills the disk of the database."""
+    name = f"capture {source.name}"
+    if slot is None:
+        return ok(name, "keeps nothing in the database; `de up` starts it")
+    kept = f"{slot.retained_bytes / 2**20:,.1f} MiB of the database's log are kept for it"
+    if slot.is_lost:
+        remedy = f"Run `de capture drop {source.name}`, then `de up`: it begins anew with a snapshot."
+        return fail(name, "the database has removed log that it needed: changes are missing", remedy)
+    if not slot.active:
+        return warn(name, f"nobody reads it; {kept}", f"Run `de up`, or give it up: `de capture drop {source.name}`.")
+    if slot.retained_bytes > MUCH_LOG:
+        return warn(name, f"it is behind; {kept}", "Wait; if it grows, run `de logs capture`.")
+    return ok(name, kept)
 
 
 def check_ports(environment: Mapping[str, str], statuses: Sequence[ServiceStatus]) -> Iterator[Finding]:

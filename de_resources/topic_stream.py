@@ -1,0 +1,36 @@
+"""A topic as a streaming frame for the engine: every increment goes on where the checkpoint of the one before ended."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from de_resources.kafka import KafkaBroker
+
+
+def topic_stream(session: SparkSession, broker: KafkaBroker, topic: str) -> DataFrame:
+    """The topic from its beginning, in the columns of Spark's source: committed records only.
+
+    A topic that has lost records which were not read yet, or that was made anew, stops the stream: nothing is skipped in
+    silence. Raises `ServiceUnavailable` at once where the broker is away, and not after the stream's own time-outs.
+    """
+    broker.check()
+    return (
+        session.readStream.format("kafka")
+        .options(**broker.spark_options())
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        # What a producer that was killed had produced and not committed is nobody's business.
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+    )
+
+
+def placed(records: DataFrame) -> DataFrame:
+    """Each record's value as `payload`, with its place: `topic_partition`, `topic_offset`, `append_time`."""
+    return records.select(
+        F.col("value").alias("payload"),
+        F.col("partition").alias("topic_partition"),
+        F.col("offset").alias("topic_offset"),
+        F.col("timestamp").alias("append_time"),
+    )

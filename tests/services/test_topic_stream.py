@@ -1,0 +1,86 @@
+"""A stream from a topic that is not what it was: the run stops and says why, and what was read stays readable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from de_resources.delta.stream import SourceLost, drain
+from de_resources.delta.table import Stamp, Table, Written
+from de_resources.kafka import KafkaBroker, TopicSpec
+from de_resources.local import LocalServices
+from de_resources.spark import SparkEngine, close_connections
+from de_resources.topic_stream import placed, topic_stream
+
+pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.pattern("checkpointer")]
+
+
+class Stream:
+    """A topic, and the table that it is drained into."""
+
+    def __init__(self, root: Path) -> None:
+        self.topic = f"drained-{uuid4().hex[:8]}"
+        self.table = Table("bronze.drained", str(root / "drained"))
+        self.admin = AdminClient({**KafkaBroker().client_config(), "log_level": "0"})
+
+    def create(self, partitions: int) -> None:
+        KafkaBroker().ensure_topics([TopicSpec(self.topic, partitions=partitions)])
+
+    def delete(self) -> None:
+        self.admin.delete_topics([self.topic])[self.topic].result(20)
+
+    def produce(self, partition: int, *values: str) -> None:
+        producer = Producer({**KafkaBroker().client_config(), "log_level": 0})
+        for value in values:
+            producer.produce(self.topic, value.encode(), partition=partition)
+        assert producer.flush(20) == 0
+
+    def drain(self) -> Written:
+        session, run = SparkEngine().spark_session, uuid4().hex
+        records = placed(topic_stream(session, KafkaBroker(), self.topic))
+        return drain(session, self.table, records, Stamp(self.table.name, "append", "all", run, run, run))
+
+    def rows(self) -> list[str]:
+        rows = self.table.read(SparkEngine().spark_session).collect()
+        return sorted(bytes(row.payload).decode() for row in rows)
+
+
+@pytest.fixture
+def stream(at_home: LocalServices, tmp_path: Path) -> Iterator[Stream]:
+    stream = Stream(tmp_path)
+    stream.create(partitions=3)
+    yield stream
+    stream.delete()
+    close_connections()
+
+
+def test_a_topic_that_came_back_smaller_stops_the_stream_and_what_was_read_stays(stream: Stream) -> None:
+    stream.produce(0, "a", "b")
+    stream.produce(2, "c")
+    stream.drain()
+    stream.delete()
+    stream.create(partitions=1)
+    stream.produce(0, "d", "e", "f")
+    for _ in range(2):
+        with pytest.raises(SourceLost, match=r"bronze\.drained.*remove .*_checkpoint") as lost:
+            stream.drain()
+        assert re.search(rf"{stream.topic}-[12]", lost.value.reason), lost.value.reason
+    assert stream.rows() == ["a", "b", "c"]
+
+
+def test_a_topic_that_came_back_shorter_stops_the_stream(stream: Stream) -> None:
+    stream.produce(0, "a", "b")
+    stream.drain()
+    stream.delete()
+    stream.create(partitions=3)
+    stream.produce(0, "c")
+    with pytest.raises(SourceLost) as lost:
+        stream.drain()
+    assert f"{stream.topic}-0" in lost.value.reason
+    assert stream.rows() == ["a", "b"]
