@@ -91,4 +91,4 @@ def _raw(figures: Sequence[Figure]) -> Iterator[tuple[str, str, str]]:
 
 
 def _rounds(samples: Sequence[Sample]) -> str:
-    return ", ".join(f"{s.wall:.2f} ({s.cpu:.2f})" for s in samples)
+    return ", ".join(f"{s.wall:.2f} ({s.cpu:.2f})" if s.wall >= 0.1 else f"{s.wall:.4f} ({s.cpu:.2f})" for s in samples)

@@ -34,7 +34,12 @@ def cells(figure: Figure) -> tuple[str, ...]:
 
 def seconds(samples: Sequence[Sample]) -> str:
     """`1.23 s (2.50)`: the median of the wall seconds and of the CPU seconds."""
-    return f"{median(s.wall for s in samples):.2f} s ({median(s.cpu for s in samples):.2f})"
+    return f"{wall(median(s.wall for s in samples))} ({median(s.cpu for s in samples):.2f})"
+
+
+def wall(value: float) -> str:
+    """Seconds, or milliseconds where they are few."""
+    return f"{value:.2f} s" if value >= 0.1 else f"{value * 1000:.1f} ms"
 
 
 def amount(kind: Kind, value: float) -> str:

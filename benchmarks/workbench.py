@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -26,6 +26,7 @@ from de_resources.delta.table import Stamp, Table
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
 from de_resources.local.services import LocalServices
+from de_resources.local.topics import TopicSpec
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 
@@ -114,6 +115,15 @@ class Workbench:
             raise PermanentError(f"Spark Connect does not run: {statuses['spark_connect'].why} Run `de doctor`.")
         self.servers = [pid]
         return f"sc://{endpoint.address}/;token={endpoint.password.get_secret_value()}"
+
+    def start(self, *names: str, topics: Sequence[TopicSpec] = ()) -> None:
+        """Start services of the bench's home. Raises `PermanentError` for one that does not run."""
+        for status in self._services.up(names, topics=topics):
+            if status.name not in names:
+                continue
+            if status.pid is None:
+                raise PermanentError(f"{status.name} does not run: {status.why} Run `de doctor`.")
+            self.servers.append(status.pid)
 
     def program(self, *arguments: str, environment: Mapping[str, str]) -> str:
         """Run `python …` in the project to its end, and that of all it started, and return what it printed.

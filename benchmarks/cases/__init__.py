@@ -3,6 +3,7 @@
 from benchmarks.case import Case
 from benchmarks.cases import (
     backfill,
+    capture,
     contract_check,
     executors,
     file_loader,
@@ -21,6 +22,7 @@ CASES = tuple(
             small_asset,
             executors,
             file_loader,
+            capture,
             rules,
             backfill,
             partition_overwrite,

@@ -36,6 +36,7 @@ def parse(lines: DataFrame) -> DataFrame:
     path = F.col("_metadata.file_path")
     read = lines.select(
         F.col("value").alias("raw"),
+        F.is_valid_utf8("value").alias("is_text"),
         F.regexp_extract(path, "(visits/date=.*)$", 1).alias("source_file"),
         F.to_timestamp(F.regexp_extract(path, r"date=(\S{10})/hour=(\d\d)", 0), "'date='yyyy-MM-dd'/hour='HH").alias(
             "landing_hour"
@@ -51,6 +52,7 @@ def parse(lines: DataFrame) -> DataFrame:
     missing = [F.coalesce(F.trim(f"v.{c}"), F.lit("")) == "" for c in ("visit_id", "event_time", "user_id", "page")]
     dead = F.col("v").isNull() | F.col("v.corrupt").isNotNull() | F.col("event_time").isNull()
     dead |= F.col("v.context.user.connected_since").isNotNull() & F.col("connected_since").isNull()
+    dead |= ~F.col("is_text")
     for each in missing:
         dead |= each
     return timed.select(

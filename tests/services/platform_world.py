@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -40,7 +41,7 @@ from de_assets.sources.topics import TOPICS, VISITS
 from de_resources.capture import CaptureSource, prepare, wait_until_captured
 from de_resources.delta.log import TableLog
 from de_resources.kafka import KafkaBroker
-from de_resources.local import LocalServices, ServiceStatus
+from de_resources.local import LocalServices, ServiceState, ServiceStatus
 from de_resources.postgres import PostgresDatabase
 
 WORKER = Path(__file__).with_name("run_worker.py")
@@ -192,6 +193,16 @@ class Lakehouse:
             "DAGSTER_HOME": str(self.instance),
             "PYTHONWARNINGS": "ignore",
         }
+
+
+def kill_service(services: LocalServices, name: str) -> None:
+    """Kill -9, wait until it is known to be dead, and start it again."""
+    os.kill(next(s.pid for s in services.status() if s.name == name) or 0, signal.SIGKILL)
+    deadline = time.monotonic() + DEADLINE
+    while next(s.state for s in services.status() if s.name == name) is not ServiceState.FAILED:
+        assert time.monotonic() < deadline, f"nobody noticed that {name} is dead"
+        time.sleep(0.05)
+    services.up([name])
 
 
 @dataclass

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from threading import Event, Thread
 from typing import Any
@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from platform_world import WAITING_CAPTURE
+from platform_world import WAITING_CAPTURE, kill_service
 from psycopg2.extras import execute_batch
 
 from de_assets.cli.doctor import diagnose
@@ -25,7 +25,7 @@ from de_resources.capture import Capture, CaptureSource, drop, prepare, status, 
 from de_resources.capture.position import ForeignRecord, reached
 from de_resources.capture.relay import Fenced, NoPrimaryKey, SlotInUse
 from de_resources.kafka import KafkaBroker
-from de_resources.local import LocalServices, ServiceState, TopicSpec
+from de_resources.local import LocalServices, TopicSpec
 from de_resources.postgres import PostgresDatabase, RelationMissing
 from de_resources.topic_reader import TopicMissing
 
@@ -285,17 +285,9 @@ def ten_thousand_changes(world: World, disturb: dict[int, Callable[[], None]]) -
 @pytest.mark.faults
 @pytest.mark.parametrize("world", [WAITING_CAPTURE.name], indirect=True)
 def test_ten_thousand_changes_survive_the_death_of_capture_broker_and_database(world: World) -> None:
-    services = world.services
-
-    def kill(name: str) -> None:
-        os.kill(next(s.pid for s in services.status() if s.name == name) or 0, signal.SIGKILL)
-        while next(s.state for s in services.status() if s.name == name) is not ServiceState.FAILED:
-            time.sleep(0.05)
-        services.up([name])
-
     deaths = {40: "capture", 90: "kafka", 140: "postgres", 170: "capture"}
     prepare(PostgresDatabase(), world.source)
-    ten_thousand_changes(world, {number: lambda name=name: kill(name) for number, name in deaths.items()})  # type: ignore[misc]
+    ten_thousand_changes(world, {n: partial(kill_service, world.services, name) for n, name in deaths.items()})
     world.wait()
 
     rows = table_rows(world)

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from random import Random
 
 import pytest
 
@@ -58,3 +59,24 @@ def test_records_that_could_not_be_seen_are_spoken_of() -> None:
     assert "12 records were removed" in gone
     (anew,) = warnings(Batch("t", [], {0: 0}, anew=True))
     assert "made anew" in anew
+
+
+def test_a_week_of_ticks_with_a_daemon_that_dies_starts_each_event_once() -> None:
+    """A tick a minute; the cursor is written with the requests, and a key that has a run gets no second one."""
+    random = Random(7)  # noqa: S311 - the same week every time
+    topic, told = [], announcements(World(seed=3), [START + timedelta(hours=hour) for hour in range(7 * 24)])
+    waiting, offset, runs = list(told.messages), 0, list[str]()
+    for minute in range(7 * 24 * 60):
+        now = START + timedelta(minutes=minute)
+        if waiting and random.random() < 0.05:  # announced, or delivered once more
+            message = random.choice(told.messages) if topic and random.random() < 0.2 else waiting.pop(0)
+            topic.append(Record(0, len(topic), now, message.key, message.value))
+        batch = topic[offset : offset + 3]
+        requests = run_requests(batch, now)
+        launched = requests[: random.randrange(len(requests) + 1)] if random.random() < 0.3 else requests
+        runs += [request.run_key for request in launched if request.run_key not in runs]
+        if launched == requests:  # else the daemon died before it wrote the cursor: the next tick reads the same again
+            offset += len(batch)
+    released = [key for key in runs if not key.startswith("unreadable@")]
+    assert not waiting
+    assert sorted(released) == sorted(f"/blog/releases#{name}" for name in told.released)
