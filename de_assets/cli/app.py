@@ -11,7 +11,9 @@ from rich.console import Console
 
 from de_resources.errors import PlatformError
 
-console = Console(soft_wrap=True)
+# What is piped or logged has no width of its own; eighty columns would cut the tables.
+_WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
+console = Console(soft_wrap=True, width=_WIDTH)
 _errors = Console(stderr=True)
 
 app = typer.Typer(
