@@ -34,14 +34,37 @@ def commit_lock(uri: str, *, table: str, shared: bool, timeout: float = 1800) ->
 
     Raises `TableBusy` after `timeout` seconds.
     """
+    with _locked(uri, ".lock", fcntl.LOCK_SH if shared else fcntl.LOCK_EX, table, timeout):
+        yield
+
+
+@contextmanager
+def creation_lock(uri: str, *, table: str, timeout: float = 300) -> Iterator[None]:
+    """Hold the right to create the table: one at a time, also among those who write it together. Else as `commit_lock`.
+
+    Taken while the commit lock is held, never the other way round.
+    """
+    with _locked(uri, ".creation.lock", fcntl.LOCK_EX, table, timeout):
+        yield
+
+
+def local_folder(uri: str) -> Path | None:
+    """The table's folder on a local disk, or None for object stores."""
     if "://" in uri and not uri.startswith("file://"):
+        return None
+    return Path(uri.removeprefix("file://").removeprefix("file:"))
+
+
+@contextmanager
+def _locked(uri: str, suffix: str, kind: int, table: str, timeout: float) -> Iterator[None]:
+    folder = local_folder(uri)
+    if folder is None:
         yield
         return
-    folder = Path(uri.removeprefix("file://").removeprefix("file:"))
-    path = folder.parent / f".{folder.name}.lock"
+    path = folder.parent / f".{folder.name}{suffix}"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
-        _acquire(handle.fileno(), fcntl.LOCK_SH if shared else fcntl.LOCK_EX, table, timeout)
+        _acquire(handle.fileno(), kind, table, timeout)
         yield
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from de_resources.contract import Contract
 from de_resources.delta.literals import identifier, literal, quoted_path
+from de_resources.delta.lock import creation_lock, local_folder
 from de_resources.delta.log import Commit, TableLog
 from de_resources.delta.versions import version_to_read
 from de_resources.errors import PermanentError
@@ -31,6 +34,17 @@ class TableMissing(PermanentError):
         super().__init__(
             f"The dataset `{table}` does not exist yet. Materialise it first, or mark the input as optional with "
             '`AssetIn(metadata={"if_missing": "empty"})`.'
+        )
+
+
+class LocationTaken(PermanentError):
+    """A table's folder that holds something else."""
+
+    def __init__(self, table: str, uri: str, found: Sequence[str]) -> None:
+        self.table, self.uri, self.found = table, uri, tuple(found)
+        super().__init__(
+            f"`{table}` cannot be created: its folder {uri} holds {', '.join(found)} and no readable table. "
+            "Nothing was changed. Move the files away, or restore the table's log."
         )
 
 
@@ -74,13 +88,30 @@ class Table:
 
         The columns are nullable: nulls are judged, counted and named by the contract's rules. `keys` are the partition
         keys about to be written; one that cannot be the name of a folder makes the table use random folders.
+        First writers that come at once find the one table; what a creator left that died before its commit is removed.
+        Raises `LocationTaken` where the folder holds anything else.
         """
         log = self.log()
         unfit = bool(self.partitioned_by) and not all(map(_names_a_folder, keys))
         if log is None:
-            self._create(session, schema, _RANDOM_FOLDERS if unfit else {})
+            with creation_lock(self.uri, table=self.name):
+                if self.log() is None:
+                    self._clear_location()
+                    self._create(session, schema, _RANDOM_FOLDERS if unfit else {})
         elif unfit and log.table.metadata().configuration.get("delta.randomizeFilePrefixes") != "true":
             session.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({_assignments(_RANDOM_FOLDERS)})")
+
+    def _clear_location(self) -> None:
+        """Remove a log without a commit. Delta takes such a folder for a table, and creates none in it."""
+        folder = local_folder(self.uri)
+        if folder is None or not folder.exists():
+            return
+        log = folder / "_delta_log"
+        commits = [f"_delta_log/{path.name}" for path in log.glob("[!._]*")]
+        found = sorted([path.name for path in folder.iterdir() if path != log] + commits)
+        if found:
+            raise LocationTaken(self.name, self.uri, found[:3])
+        shutil.rmtree(log, ignore_errors=True)
 
     def _create(self, session: SparkSession, schema: StructType, extra: Mapping[str, str]) -> None:
         comments = {c.name: c.description for c in self.contract.columns} if self.contract else {}
@@ -99,8 +130,8 @@ class Table:
         )
         try:
             session.sql(statement)
-        except PySparkException:
-            # Of two first writers Delta refuses the second one, whose table is there all the same.
+        except (PySparkException, Py4JJavaError):
+            # Object stores have no lock: of two first writers Delta refuses the second one, whose table is there.
             if self.log() is None:
                 raise
 
