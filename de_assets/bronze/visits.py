@@ -34,7 +34,10 @@ from de_resources.spark import SparkEngine
             backfill_policy=dg.BackfillPolicy.single_run(),
         ),
         "valid": dg.AssetOut(
-            **dataset(BronzeVisits, patterns=["incremental_loader", "dead_letter"], partition="landing_hour"),
+            # A landed file belongs to one hour, and the engine reads whole files where they are small.
+            **dataset(
+                BronzeVisits, patterns=["incremental_loader", "dead_letter"], partition="landing_hour", gathered=True
+            ),
             backfill_policy=dg.BackfillPolicy.single_run(),
         ),
     },

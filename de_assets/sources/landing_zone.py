@@ -81,12 +81,13 @@ class LandingZone(dg.ConfigurableResource):
         files = [str(file) for folder in folders.values() for file in data_files(folder)]
         if not files:
             return session.createDataFrame([], "payload BINARY, source_file STRING, landing_hour TIMESTAMP")
-        place = F.col("_metadata.file_path")
-        hour = F.regexp_extract(place, r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)", 0)
+        # Cut by position, for every line pays for it: `date=2026-01-31/hour=07/part-00000.json`.
+        place = F.substring_index(F.col("_metadata.file_path"), f"/{VISITS}/", -1)
+        hour = F.concat(F.substring(place, 6, 10), F.lit(" "), F.substring(place, 22, 2), F.lit(":00:00"))
         return session.read.text(files).select(
             F.col("value").cast("binary").alias("payload"),
-            F.regexp_extract(place, rf"({VISITS}/date=.*)$", 1).alias("source_file"),
-            F.to_timestamp(hour, "'date='yyyy-MM-dd'/hour='HH").alias("landing_hour"),
+            F.concat(F.lit(f"{VISITS}/"), place).alias("source_file"),
+            hour.cast("timestamp").alias("landing_hour"),
         )
 
     def devices(self, session: SparkSession) -> DataFrame:

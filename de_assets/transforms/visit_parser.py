@@ -46,12 +46,14 @@ def parse_visits(records: DataFrame, payload: str) -> DataFrame:
     `error_field`, and `error_line`/`error_file` where an earlier reader had already rejected the line and said so.
     """
     text = F.col(payload).cast("string")
-    prepared = records.withColumn("raw", F.make_valid_utf8(text))
+    # Looked at once: the check of the bytes costs as much as their repair.
+    checked = records.withColumn("_is_text", F.is_valid_utf8(text))
+    prepared = checked.withColumn("raw", F.when(F.col("_is_text"), text).otherwise(F.make_valid_utf8(text)))
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
     read = prepared.withColumn("_json", F.from_json(F.col("raw"), _JSON, options))
     # Converted in a step of their own, because the value and what is wrong with it both need them.
     parsed = read.withColumns({_converted(c): _source(c).try_cast("timestamp") for c in _TIMES})
-    error, field = _error(F.is_valid_utf8(text))
+    error, field = _error(F.col("_is_text"))
     return parsed.select(
         *(F.col(c) for c in records.columns if c != "raw"),
         *(_value(c).alias(c) for c in Contract.of(VisitColumns).column_names),

@@ -13,6 +13,7 @@ Pattern *Data Overwrite* by default, *Merger* with `mode="merge"`. An asset is c
 | `mode`             | `overwrite`, `append`, `merge`, `error`, `ignore`, `create_or_replace`                        |
 | `schema_mode`      | `merge`: may gain columns; `overwrite`: replaces the schema (whole tables only)               |
 | `merge_keys`, `merge_predicate`, `merge_order`, `merge_deleted`, `merge_vanished` | see `merge_rule`               |
+| `gathered`         | true: few partitions lie in each task of the frame, so that a range is written where it is      |
 | `root_name`, `schema` | another table name or layer than the asset key's                                           |
 | `columns`          | on an input: read only these                                                                  |
 | `if_missing`       | on an input: `"empty"` reads a table that does not exist yet as empty                         |
@@ -187,7 +188,14 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame]):
         if mode == WriteMode.append:
             return overwriting.append(session, table, frame, stamp, slice_=slice_, evolve=evolve)
         return overwriting.replace(
-            session, table, frame, stamp, slice_=slice_, evolve=evolve, replace_schema=replace_schema
+            session,
+            table,
+            frame,
+            stamp,
+            slice_=slice_,
+            evolve=evolve,
+            replace_schema=replace_schema,
+            gathered=bool(metadata.get("gathered")),
         )
 
     def _modes(self, metadata: Mapping[str, Any]) -> tuple[WriteMode, SchemaMode | None]:

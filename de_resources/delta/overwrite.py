@@ -28,12 +28,15 @@ def replace(
     slice_: Slice | None,
     evolve: bool = False,
     replace_schema: bool = False,
+    gathered: bool = False,
 ) -> Written:
     """Make the slice hold exactly the frame's rows; without a slice, the whole table.
 
     One commit; readers see the old rows or the new ones. An empty frame empties the slice. Rows outside are refused
     (`RowsOutsideSlice`) and nothing is written. `evolve` lets the table gain columns, `replace_schema` replaces the
-    schema and is for whole tables only. A rerun leaves the same rows; a retry of a write that did commit is skipped.
+    schema and is for whole tables only. `gathered` promises that the frame's tasks hold few partitions each: its rows
+    are then written where they are, instead of being brought together by partition first. A rerun leaves the same rows;
+    a retry of a write that did commit is skipped.
     """
     if replace_schema and slice_ is not None:
         raise PermanentError(
@@ -43,8 +46,8 @@ def replace(
     options = {"txnAppId": stamp.application, "txnVersion": "1", "userMetadata": stamp.text(), **table.spark_options}
     if slice_ is not None:
         options["replaceWhere"] = slice_.predicate(frame.schema)
-        # One task per file and partition would leave as many small files as there are tasks.
-        options["optimizeWrite"] = "true" if len(slice_.keys) > 1 else "false"
+        # Where any task may hold any partition, each would leave a small file in each.
+        options["optimizeWrite"] = "true" if len(slice_.keys) > 1 and not gathered else "false"
     if evolve:
         options["mergeSchema"] = "true"
     if replace_schema:

@@ -321,3 +321,24 @@ class TestMistakes:
             error = shop.failure(asset("x", lambda _: shop.frame([(1,)], "id long"), **metadata))
             assert "is not usable" in str(error)
         assert not shop.root.exists()
+
+
+@pytest.mark.parametrize(
+    ("gathered", "files"), [(False, 2), (True, 4)], ids=["brought together by day", "written where it is"]
+)
+def test_a_range_is_written_where_its_rows_are_only_where_the_asset_says_so(
+    shop: Shop, gathered: bool, files: int
+) -> None:
+    """Two tasks hold two days each: a wrong promise costs files, never rows."""
+    rows = [order(number, 1 + number // 2 % 2) for number in range(8)]
+    orders = asset(
+        "orders",
+        lambda _: shop.frame(rows, ORDER).repartitionByRange(2, "id"),
+        partitions=DAILY,
+        partition_expr="day",
+        contract=ORDERS,
+        gathered=gathered,
+    )
+    assert shop.run(orders, keys=("2024-01-01", "2024-01-02")).success
+    assert shop.log("orders").files().num_rows == files
+    assert [row[0] for row in shop.rows("orders")] == list(range(8))
