@@ -13,6 +13,12 @@ daily = CALENDAR.daily
 # A log may begin in the middle of a day: the day then consists of the hours that exist.
 hours_of_day = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
 
+LATE_WINDOW_DAYS = 15
+# What landed on the day itself, and on the days after it in which late rows of the day are still awaited.
+hours_of_late_window = dg.TimeWindowPartitionMapping(
+    start_offset=0, end_offset=LATE_WINDOW_DAYS, allow_nonexistent_upstream_partitions=True
+)
+
 
 def calendar_now() -> datetime:
     """The present as far as the calendar goes: in a closed one, time ends where its sources end."""

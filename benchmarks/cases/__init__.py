@@ -7,6 +7,7 @@ from benchmarks.cases import (
     contract_check,
     executors,
     file_loader,
+    filter_account,
     generator,
     merge_replay,
     partition_overwrite,
@@ -28,6 +29,7 @@ CASES = tuple(
             partition_overwrite,
             merge_replay,
             contract_check,
+            filter_account,
         ),
     )
 )

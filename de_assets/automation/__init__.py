@@ -13,7 +13,7 @@ from de_assets.automation import maintenance, restore
 from de_assets.automation.alert_sensor import alerts
 from de_assets.automation.landing import visits_hour_landed
 from de_assets.automation.releases import feature_released, features_release, features_set_aside
-from de_assets.automation.schedules import devices_reload
+from de_assets.automation.schedules import devices_reload, referral_stats_daily
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -27,7 +27,7 @@ cascade = dg.AutomationConditionSensorDefinition(
 )
 
 sensors = [visits_hour_landed, feature_released, cascade, alerts]
-schedules = [devices_reload, maintenance.schedule]
+schedules = [devices_reload, referral_stats_daily, maintenance.schedule]
 
 
 def jobs(

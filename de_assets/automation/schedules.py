@@ -1,7 +1,12 @@
 """What runs by the clock."""
 
+from collections.abc import Iterator
+from datetime import timedelta
+
 import dagster as dg
 
+from de_assets.automation.late_days import days_of, plan
+from de_assets.partitions import LATE_WINDOW_DAYS, daily
 from de_assets.sources.landing import DEVICES, is_ready
 from de_assets.sources.landing_zone import LandingZone
 
@@ -19,3 +24,28 @@ def devices_reload(context: dg.ScheduleEvaluationContext, landing: LandingZone) 
     if not is_ready(landing.path / DEVICES):
         return dg.SkipReason("The provider's folder `devices` holds no complete dump: its `_SUCCESS` is missing.")
     return dg.RunRequest(run_key=context.scheduled_execution_time.date().isoformat())
+
+
+@dg.schedule(
+    name="referral_stats_daily",
+    description="Computes where yesterday's visits came from, and again the days that late visits may have changed.",
+    cron_schedule="0 2 * * *",
+    execution_timezone="UTC",
+    target=dg.AssetSelection.assets(["gold", "referral_stats"]),
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    tags={"pattern/static_late_data_integrator": ""},
+)
+def referral_stats_daily(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """One run over yesterday and its look-back. Skips days that the calendar does not have."""
+    yesterday = context.scheduled_execution_time.date() - timedelta(days=1)
+    ranges = plan([yesterday], LATE_WINDOW_DAYS, days_of(daily)).ranges()
+    if not ranges:
+        yield dg.SkipReason(f"{yesterday} is not in the calendar.")
+    for first, last in ranges:
+        yield dg.RunRequest(
+            run_key=f"{yesterday}",
+            tags={
+                "dagster/asset_partition_range_start": first.isoformat(),
+                "dagster/asset_partition_range_end": last.isoformat(),
+            },
+        )

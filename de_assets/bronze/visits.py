@@ -20,6 +20,7 @@ from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import LANDED_VISITS
 from de_assets.transforms.visit_parser import ERROR, ERROR_FIELD, ERROR_FILE, ERROR_LINE, parse_visits
 from de_checks.contract import contract_check
+from de_checks.dead_letters import dead_letter_checks
 from de_checks.freshness import completeness_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
@@ -88,5 +89,6 @@ checks = [
     contract_check(_VISITS),
     # Nights are quiet and launches are loud: only a change of magnitude against the same hour of the week is news.
     volume_check(_VISITS, tolerance=(0.1, 10.0), against="same_weekday", min_rows=0),
+    *dead_letter_checks(_VISITS, _DEAD, red_above=0.05, block_above=0.5),
     completeness_check(_VISITS, allowed_delay=timedelta(hours=1)),
 ]

@@ -65,6 +65,7 @@ def stages() -> list[Stage]:
         Stage("valid visits", _keys("silver/visits", "silver/visits_late"), hourly),
         Stage("enriched visits", _keys("silver/visits_enriched"), hourly),
         Stage("traffic and sessions", _keys("gold/visits_cube_daily", "gold/sessions"), daily),
+        Stage("referrals", _keys("gold/referral_stats"), daily),
         Stage("user snapshots", _keys("gold/users_snapshot"), daily, needs=CAPTURED),
         Stage("legacy visits", _keys("bronze/legacy_visits"), hourly, needs=("postgres",)),
         Stage("current legacy visits", _keys("silver/legacy_visits"), needs=("postgres",)),

@@ -1,4 +1,4 @@
-"""Gold: traffic per day in all dimensions, and sessions."""
+"""Gold: traffic per day in all dimensions, where it came from, and sessions."""
 
 import pandera.pyspark as pa
 import pyspark.sql.types as T
@@ -35,6 +35,35 @@ class VisitsCubeDaily(pa.DataFrameModel):
             "key": ["event_date", "grouping", "country", "device_type", "referral"],
             "partitioned_by": ["event_date"],
             "rules": {"users_within_visits": "users <= visits", "bots_within_visits": "bot_visits <= visits"},
+        }
+
+
+class ReferralStats(pa.DataFrameModel):
+    """Visits per day and referral, with those that arrived up to fifteen days late.
+
+    Grain: one day and referral. Partition: the day of the event.
+    """
+
+    event_date: T.DateType = pa.Field(nullable=False, description="Day of the events (UTC)")
+    referral: T.StringType = pa.Field(nullable=False, description="Where visits came from; `direct`: from nowhere else")
+    visits: T.LongType = pa.Field(nullable=False, gt=0, description="Number of page views, each once")
+    users: T.LongType = pa.Field(nullable=False, gt=0, description="Number of distinct visitors; not additive")
+    late_visits: T.LongType = pa.Field(
+        nullable=False, ge=0, description="Page views among them that arrived in a later hour than theirs"
+    )
+    is_approximate: T.BooleanType = pa.Field(
+        nullable=False, description="Whether late visits could still change the day when it was computed"
+    )
+
+    class Config:
+        """A late visit is a visit."""
+
+        name = "gold.referral_stats"
+        metadata = {
+            "owner": OWNER,
+            "key": ["event_date", "referral"],
+            "partitioned_by": ["event_date"],
+            "rules": {"users_within_visits": "users <= visits", "late_within_visits": "late_visits <= visits"},
         }
 
 

@@ -1,11 +1,18 @@
 """Gold: what people and other teams read."""
 
-from de_assets.gold import sessions, users_by_country, users_snapshot, visits_cube_daily
+from de_assets.gold import referral_stats, sessions, users_by_country, users_snapshot, visits_cube_daily
 
 assets = [
     visits_cube_daily.visits_cube_daily,
+    referral_stats.referral_stats,
     sessions.sessions,
     users_snapshot.users_snapshot,
     users_by_country.users_by_country,
 ]
-checks = [*visits_cube_daily.checks, *sessions.checks, *users_snapshot.checks, *users_by_country.checks]
+checks = [
+    *visits_cube_daily.checks,
+    *referral_stats.checks,
+    *sessions.checks,
+    *users_snapshot.checks,
+    *users_by_country.checks,
+]

@@ -1,10 +1,12 @@
 """Visits to start from: valid, each once, in the hour of their event; and apart from them, those that came late.
 
 Grain: one page view, in exactly one of the two tables. Patterns: Windowed Deduplicator (the window is the hour), Late Data
-Detector (batch flavour), Wrapper (the landed line stays beside the computed columns).
+Detector (batch flavour), Filter Interceptor (each condition tells per hour what it removed), Wrapper (the landed line
+stays beside the computed columns).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import dagster as dg
@@ -15,11 +17,14 @@ from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.visits import Visits, VisitsLate
 from de_assets.dataset import dataset
 from de_assets.partitions import calendar_now, hourly
+from de_assets.transforms.filter_interceptor import intercept
 from de_assets.transforms.late_data_detector import split_late
-from de_assets.transforms.windowed_deduplicator import deduplicate
+from de_assets.transforms.windowed_deduplicator import number_copies
 from de_checks.contract import contract_check
+from de_checks.filter_shares import filter_check
 from de_checks.freshness import completeness_check, newest_event_check
 from de_resources.contract import Contract
+from de_resources.delta.observed_frame import ObservedFrame
 
 
 @dg.multi_asset(
@@ -31,7 +36,9 @@ from de_resources.contract import Contract
             backfill_policy=dg.BackfillPolicy.single_run(),
         ),
         "valid": dg.AssetOut(
-            **dataset(Visits, patterns=["windowed_deduplicator", "wrapper"], partition="event_hour"),
+            **dataset(
+                Visits, patterns=["windowed_deduplicator", "filter_interceptor", "wrapper"], partition="event_hour"
+            ),
             automation_condition=late_cascade(),
             backfill_policy=dg.BackfillPolicy.single_run(),
         ),
@@ -39,21 +46,37 @@ from de_resources.contract import Contract
     ins={"landed": dg.AssetIn(["bronze", "visits"])},
     partitions_def=hourly,
 )
-def valid_visits(landed: DataFrame) -> Iterator[dg.Output[DataFrame]]:
-    """Deduplicate the hour once, then split it by lateness."""
-    unique = unique_visits(landed).persist()
+def valid_visits(landed: DataFrame) -> Iterator[dg.Output[DataFrame] | dg.Output[ObservedFrame]]:
+    """Number the copies of the hour once, then split what came first by lateness."""
+    numbered = numbered_visits(landed).persist()
     try:
-        on_time, late = split_late(unique, "event_time", "landing_hour")
-        yield dg.Output(late.select(*Contract.of(VisitsLate).column_names), "late")
-        yield dg.Output(in_event_hour(on_time), "valid")
+        yield dg.Output(late_visits(numbered), "late")
+        valid = intercept(numbered, CONDITIONS, window="landing_hour")
+        yield dg.Output(replace(valid, frame=in_event_hour(valid.frame)), "valid")
     finally:
-        unique.unpersist()
+        numbered.unpersist()
 
 
-def unique_visits(landed: DataFrame) -> DataFrame:
-    """One row per visit and landing hour: the earliest event survives, the landed line decides between equals."""
+COPY = "copy"
+CONDITIONS = {
+    "first_copy": f"{COPY} = 1",
+    "not_late": "event_time >= landing_hour",
+    "not_in_the_future": "event_time < landing_hour + INTERVAL 1 HOUR",
+}
+"""What makes a landed visit a valid one, in this order."""
+
+
+def numbered_visits(landed: DataFrame) -> DataFrame:
+    """Landed visits with `copy`: 1 for the earliest event of a visit in its landing hour, the landed line decides
+    between equals."""
     survivor = [F.col("event_time").asc(), F.col("raw").asc()]
-    return deduplicate(landed, ["landing_hour", "visit_id"], survivor)
+    return number_copies(landed, ["landing_hour", "visit_id"], survivor, into=COPY)
+
+
+def late_visits(numbered: DataFrame) -> DataFrame:
+    """The columns of silver.visits_late: first copies outside the hour that received them."""
+    _, late = split_late(numbered.where(CONDITIONS["first_copy"]), "event_time", "landing_hour")
+    return late.select(*Contract.of(VisitsLate).column_names)
 
 
 def in_event_hour(visits: DataFrame) -> DataFrame:
@@ -68,6 +91,8 @@ _LATE = valid_visits.get_asset_spec(dg.AssetKey(["silver", "visits_late"]))
 checks = [
     contract_check(_VALID),
     contract_check(_LATE, blocking=False),
+    # A launch brings more late visits than a quiet night: only a condition that begins to remove much more, or stops.
+    filter_check(_VALID, tolerance=0.15),
     completeness_check(_VALID, allowed_delay=timedelta(hours=1)),
     newest_event_check(_VALID, column="event_time", max_age=timedelta(hours=3), now=calendar_now),
 ]

@@ -45,6 +45,7 @@ from de_resources.delta.literals import identifier
 from de_resources.delta.lock import commit_lock
 from de_resources.delta.merge_rule import merge_rule
 from de_resources.delta.metadata import record
+from de_resources.delta.observed_frame import ObservedFrame, record_told
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.table import Stamp, Table, TableMissing, Written
 from de_resources.errors import PermanentError
@@ -105,8 +106,8 @@ class DeltaTables(CustomDbIOManager):
         return TableSlice(table=name, schema=layer, database=self._database, columns=columns)
 
 
-class PySparkTypeHandler(DbTypeHandler[DataFrame]):
-    """Writes and reads `pyspark.sql.DataFrame`, the base of classic and Connect frames."""
+class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
+    """Writes and reads `pyspark.sql.DataFrame`, the base of classic and Connect frames; writes observed ones as well."""
 
     def __init__(self, config: SparkDeltaIOManager) -> None:
         self._config = config
@@ -114,12 +115,17 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame]):
     @property
     def supported_types(self) -> Sequence[type[object]]:
         """PySpark frames only."""
-        return [DataFrame]
+        return [DataFrame, ObservedFrame]
 
     def handle_output(
-        self, context: OutputContext, table_slice: TableSlice, obj: DataFrame, connection: TableConnection
+        self,
+        context: OutputContext,
+        table_slice: TableSlice,
+        obj: DataFrame | ObservedFrame,
+        connection: TableConnection,
     ) -> None:
         """Conform, guard, write, confirm, record."""
+        frame = obj.frame if isinstance(obj, ObservedFrame) else obj
         metadata = context.definition_metadata or {}
         table = self._table(metadata, table_slice, connection)
         slice_ = slice_of(context, metadata)
@@ -128,10 +134,13 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame]):
             # A merge compares before it writes: nobody else may write in between, not even through the same engine.
             shared = self._config.spark.shared and self._modes(metadata)[0] != WriteMode.merge
             with commit_lock(table.uri, table=table.name, shared=shared):
-                written = self._write(obj, table, slice_, stamp, metadata)
+                written = self._write(frame, table, slice_, stamp, metadata)
         except SparkConnectGrpcException as error:
             raise self._lost(error) from error
-        record(context, table, slice_, written, obj, self._config.spark.label)
+        record(context, table, slice_, written, frame, self._config.spark.label)
+        # A write that was skipped, or whose counters were lost, has nothing to tell, and would be waited for.
+        if isinstance(obj, ObservedFrame) and written.rows is not None and not written.skipped:
+            record_told(context, obj.tell())
         reach("recorded", table.name)
 
     def load_input(self, context: InputContext, table_slice: TableSlice, connection: TableConnection) -> DataFrame:

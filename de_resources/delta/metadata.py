@@ -24,6 +24,8 @@ from de_resources.lineage.column_view import to_dagster
 VIOLATIONS = "contract/violations"
 ROWS_WRITTEN = "contract/rows"
 VERSION = "delta/version"
+FILTER_ROWS_IN = "filter/rows_in"
+FILTER_CONDITIONS = "filter/conditions"
 PREVIEW_ROWS = 5
 
 

@@ -1,10 +1,12 @@
 """The blog's graph against the simulator's record of every defect: what was injected is what was found, hour by hour."""
 
-from collections import Counter
+import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -15,6 +17,7 @@ from de_assets.definitions import defs
 from de_assets.partitions import CALENDAR, hourly
 from de_assets.sources.landing import MARKER, hour_folder
 from de_assets.sources.simulator import Defect, Irregularities, Truth, World, hours_between, land_devices, land_visits
+from de_checks.per_key import latest_materializations
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 
@@ -103,6 +106,20 @@ def test_duplicates_and_late_visits_are_those_that_were_injected(lakehouse: Lake
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.pattern("filter_interceptor", "windowed_deduplicator")
+def test_every_hour_tells_what_each_condition_removed(lakehouse: Lakehouse) -> None:
+    """One run wrote all hours; each has the account of its own."""
+    found = latest_materializations(lakehouse.instance, dg.AssetKey(["silver", "visits"]), hourly.get_partition_keys())
+    injected = {"first_copy": Defect.DUPLICATE, "not_late": Defect.LATE, "not_in_the_future": Defect.FUTURE}
+    for hour, materialized in zip(HOURS, found.values(), strict=True):
+        truth, told = lakehouse.truth.hour(hour), materialized.metadata
+        removed = told["filter/conditions"]
+        assert {c: removed[c]["first"] for c in injected} == {c: truth.counts[kind] for c, kind in injected.items()}
+        assert all(r["alone"] == r["first"] and not r["unknown"] for r in removed.values()), "injected into rows apart"
+        assert told["filter/rows_in"] == truth.lines - truth.counts[Defect.MALFORMED] - truth.counts[Defect.MISSING]
+        assert told["filter/rows_kept"] == told["dagster/partition_row_count"]
+
+
 @pytest.mark.pattern("wrapper")
 def test_the_landed_line_stays_beside_the_computed_columns(lakehouse: Lakehouse) -> None:
     landed = set((hour_folder(lakehouse.settings.landing, HOURS[7]) / "part-00000.json").read_bytes().split(b"\n"))
@@ -132,6 +149,42 @@ def test_the_cube_reconciles_with_the_visits(lakehouse: Lakehouse) -> None:
     for row in enriched:
         seen.setdefault(row["device_type"], set()).add(row["user_id"])
     assert by_device == {device: len(users) for device, users in seen.items()}
+
+
+@pytest.mark.pattern("static_late_data_integrator")
+def test_referrals_count_late_visits_on_the_day_of_their_event(lakehouse: Lakehouse) -> None:
+    """Against one pass over the landed lines in plain Python, which knows no tables and no partitions."""
+    seen: dict[tuple[date, str], set[str]] = defaultdict(set)
+    before_time_began = set()
+    dead = set(lakehouse.truth.ids(Defect.MALFORMED, HOURS)) | set(lakehouse.truth.ids(Defect.MISSING, HOURS))
+    for hour in HOURS:
+        for line in (hour_folder(lakehouse.settings.landing, hour) / "part-00000.json").read_bytes().splitlines():
+            visit = understood(line)
+            if visit is None or visit["visit_id"] in dead:
+                continue
+            moment = datetime.fromisoformat(visit["event_time"])
+            if moment < CALENDAR.start:
+                before_time_began.add(visit["visit_id"])
+            elif moment < hour + timedelta(hours=1):  # later ones are dated in the future
+                seen[moment.date(), visit["context"].get("referral") or "direct"].add(visit["visit_id"])
+    assert before_time_began, "some landed in the first hours and belong to no day of the calendar"
+    stats = lakehouse.rows("gold/referral_stats")
+    found = {(row["event_date"], row["referral"]): row["visits"] for row in stats}
+    expected_visits = {key: len(ids) for key, ids in seen.items()}
+    assert found == expected_visits
+    late = {i for i in lakehouse.truth.ids(Defect.LATE, HOURS) if i not in before_time_began}
+    assert sum(row["late_visits"] for row in stats) == len(late)  # type: ignore[misc]
+    assert all(row["is_approximate"] for row in stats), "time ends two days later, and the window has fifteen"
+
+
+def understood(line: bytes) -> dict[str, Any] | None:
+    """The visit of a line; None where it is no JSON object with its fields."""
+    try:
+        visit = json.loads(line)
+        datetime.fromisoformat(visit["event_time"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return visit if visit.get("visit_id") else None
 
 
 def test_sessions_hold_every_visit_once_and_respect_the_gap(lakehouse: Lakehouse) -> None:

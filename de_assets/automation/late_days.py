@@ -1,0 +1,73 @@
+"""Which days a run over some days has to compute, when each also rewrites the days that late data may still change.
+
+Source: pattern *Static Late Data Integrator*. Done naively, the windows of a backfill's days overlap, and a day is computed
+once for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import StrEnum
+from itertools import pairwise
+
+import dagster as dg
+
+LOOK_BACK = "look_back_days"
+"""Metadata of an asset: how many days before its own a run rewrites."""
+
+
+class Late(StrEnum):
+    """When the look-back days are computed: in the same run as the asked days, or in runs before or after it."""
+
+    BESIDE = "beside"
+    BEFORE = "before"
+    AFTER = "after"
+
+
+Range = tuple[date, date]
+"""First and last day, both included."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a request for `asked` days computes: each day of `asked` and `look_back` once, and no other."""
+
+    asked: tuple[date, ...]
+    look_back: tuple[date, ...]
+
+    def ranges(self, late: Late = Late.BESIDE) -> list[Range]:
+        """Runs of consecutive days, in the order in which they are to be launched."""
+        asked, before = list(_ranges(self.asked)), list(_ranges(self.look_back))
+        if late is Late.BESIDE:
+            return list(_ranges([*self.asked, *self.look_back]))
+        return [*before, *asked] if late is Late.BEFORE else [*asked, *before]
+
+
+def plan(asked: Collection[date], look_back_days: int, known: Collection[date]) -> Plan:
+    """The days to compute for a request. `known` are the days that exist: others are left out.
+
+    Three days in a row with a look-back of four are what the last one covers, and what it does not cover of the others.
+    """
+    existing = set(known)
+    wanted = {day for day in asked if day in existing}
+    window = {day - timedelta(days=back) for day in wanted for back in range(1, look_back_days + 1)}
+    return Plan(tuple(sorted(wanted)), tuple(sorted((window & existing) - wanted)))
+
+
+def days_of(partitions: dg.TimeWindowPartitionsDefinition) -> list[date]:
+    """The days that a daily partitioning has by now."""
+    return [date.fromisoformat(key) for key in partitions.get_partition_keys()]
+
+
+def _ranges(days: Sequence[date]) -> Iterator[Range]:
+    ordered = sorted(days)
+    if not ordered:
+        return
+    start = ordered[0]
+    for earlier, later in pairwise(ordered):
+        if later - earlier > timedelta(days=1):
+            yield start, earlier
+            start = later
+    yield start, ordered[-1]

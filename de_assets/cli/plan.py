@@ -1,0 +1,86 @@
+"""`de plan`: what a backfill over given days would compute, before anybody launches it."""
+
+from datetime import date, timedelta
+from typing import Annotated
+
+import dagster as dg
+import typer
+from rich.table import Table
+
+from de_assets.automation.late_days import LOOK_BACK, Late, Plan, days_of
+from de_assets.automation.late_days import plan as planned
+from de_assets.cli.app import app, console, explained
+from de_resources.errors import PermanentError
+
+
+class NotPlannable(PermanentError):
+    """An asset that does not exist, or is not computed day by day."""
+
+    def __init__(self, asset: str, known: list[str]) -> None:
+        self.asset, self.known = asset, tuple(known)
+        super().__init__(f"`{asset}` is no asset with daily partitions. These are: {', '.join(known)}.")
+
+
+class NotADay(PermanentError):
+    """A text that is no day, or days that end before they begin."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+        super().__init__(f"`{said}` names no days: write 2024-10-10, and the first day before the last.")
+
+
+@app.command()
+def plan(
+    asset: Annotated[str, typer.Argument(help="Key of a daily asset, such as gold/referral_stats.")],
+    first: Annotated[str, typer.Argument(help="First day, such as 2024-10-10.")],
+    last: Annotated[str, typer.Argument(help="Last day; default: the first.")] = "",
+    late: Annotated[Late, typer.Option(help="When the look-back days are computed.")] = Late.BESIDE,
+) -> None:
+    """Show which days a backfill computes: the asked ones, and those that late data may still change, each once."""
+    with explained():
+        definition, partitions = _daily_asset(asset)
+        asked = _days(first, last or first)
+        found = planned(asked, int(definition.metadata.get(LOOK_BACK, 0)), days_of(partitions))
+    console.print(_table(found, late))
+    left_out = len(asked) - len(found.asked)
+    console.print(
+        f"{len(found.asked)} asked and {len(found.look_back)} look-back days, each computed once"
+        + (f"; {left_out} asked days are not in the calendar" if left_out else "")
+        + ". Launch a run of the asset in the UI for these ranges, or `Materialize` with the two tags."
+    )
+
+
+def _daily_asset(key: str) -> tuple[dg.AssetSpec, dg.DailyPartitionsDefinition]:
+    # Here and not above: it imports the whole graph.
+    from de_assets.definitions import defs
+
+    daily = {
+        spec.key.to_user_string(): (spec, spec.partitions_def)
+        for spec in defs.resolve_all_asset_specs()
+        if isinstance(spec.partitions_def, dg.DailyPartitionsDefinition)
+    }
+    if key not in daily:
+        raise NotPlannable(key, sorted(daily))
+    return daily[key]
+
+
+def _days(first: str, last: str) -> list[date]:
+    try:
+        start, end = date.fromisoformat(first), date.fromisoformat(last)
+    except ValueError:
+        raise NotADay(f"{first} {last}") from None
+    if end < start:
+        raise NotADay(f"{first} {last}")
+    return [start + timedelta(days=n) for n in range((end - start).days + 1)]
+
+
+def _table(found: Plan, late: Late) -> Table:
+    table = Table(
+        "run", "dagster/asset_partition_range_start", "dagster/asset_partition_range_end", "days", "asked", "look-back"
+    )
+    asked = set(found.asked)
+    for number, (start, end) in enumerate(found.ranges(late), 1):
+        days = [start + timedelta(days=n) for n in range((end - start).days + 1)]
+        own = sum(day in asked for day in days)
+        table.add_row(str(number), str(start), str(end), str(len(days)), str(own), str(len(days) - own))
+    return table

@@ -1,0 +1,62 @@
+"""Where visits came from, day by day, late ones included.
+
+Grain: one day and referral. Pattern: Static Late Data Integrator. Every scheduled run also rewrites the fifteen days before
+its own; until a day's window is over its rows say that they are approximate.
+"""
+
+from datetime import date
+
+import dagster as dg
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_assets.contracts.traffic import ReferralStats
+from de_assets.dataset import dataset
+from de_assets.partitions import LATE_WINDOW_DAYS, calendar_now, daily, hours_of_day, hours_of_late_window
+from de_assets.transforms.static_late_data_integrator import EVENT_DATE, IS_LATE, integrate_late, is_approximate
+from de_checks.contract import contract_check
+from de_resources.contract import Contract
+from de_resources.delta.observed_frame import ObservedFrame
+
+
+@dg.asset(
+    **dataset(
+        ReferralStats,
+        patterns=["static_late_data_integrator"],
+        partition=EVENT_DATE,
+        look_back_days=LATE_WINDOW_DAYS,
+    ),
+    ins={
+        "visits": dg.AssetIn(["silver", "visits"], partition_mapping=hours_of_day),
+        "late": dg.AssetIn(["silver", "visits_late"], partition_mapping=hours_of_late_window),
+    },
+    partitions_def=daily,
+    backfill_policy=dg.BackfillPolicy.single_run(),
+)
+def referral_stats(context: dg.AssetExecutionContext, visits: DataFrame, late: DataFrame) -> ObservedFrame:
+    """Count visits and visitors per referral, on time and late."""
+    days = [date.fromisoformat(key) for key in context.partition_keys]
+    columns = ["visit_id", "user_id", "referral", "event_time"]
+    told = integrate_late(
+        visits.select(*columns),
+        late.select(*columns, "landing_hour"),
+        event_time="event_time",
+        landing_time="landing_hour",
+        days=days,
+        window_days=LATE_WINDOW_DAYS,
+    )
+    return ObservedFrame(by_referral(told.frame), told.tell)
+
+
+def by_referral(visits: DataFrame) -> DataFrame:
+    """One row per day and referral. A visit that arrived twice, on time and late or late twice, counts once."""
+    counted = visits.groupBy(EVENT_DATE, F.coalesce("referral", F.lit("direct")).alias("referral")).agg(
+        F.count_distinct("visit_id").alias("visits"),
+        F.count_distinct("user_id").alias("users"),
+        F.count_distinct(F.when(F.col(IS_LATE), F.col("visit_id"))).alias("late_visits"),
+    )
+    open_until = is_approximate(EVENT_DATE, calendar_now(), LATE_WINDOW_DAYS)
+    return counted.withColumn("is_approximate", open_until).select(*Contract.of(ReferralStats).column_names)
+
+
+checks = [contract_check(referral_stats)]

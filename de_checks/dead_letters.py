@@ -1,0 +1,97 @@
+"""How much of what came could not be processed? Pattern *Dead-Letter*: what is set aside must not become the rule unseen.
+
+Both numbers of rows come from the metadata of materialisations: no engine, no table is touched.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import dagster as dg
+
+from de_checks.patterns import carries
+from de_checks.per_key import Key, Materialized, Verdict, evaluate, latest_materializations, spec_for
+from de_checks.subject import Subject, spec_of
+
+ACCEPT_TAG = "de/dead_letters_accepted"
+"""Run tag with the reason for which a person lets the rows that were understood go on."""
+
+
+def dead_letter_checks(
+    valid: Subject,
+    dead: Subject,
+    *,
+    red_above: float = 0.05,
+    block_above: float = 0.5,
+    at_least: int = 5,
+    name: str = "dead_letters",
+) -> list[dg.AssetChecksDefinition]:
+    """Two checks, per partition key of `valid`, of the share of dead letters in all that came: `dead / (valid + dead)`.
+
+    `<name>_are_few` turns red above `red_above` and holds nothing back. `<name>_do_not_prevail` turns red above
+    `block_above` and is blocking: when most of the input cannot be understood, the few rows that were are no picture of
+    it. Fewer than `at_least` dead letters are never red: one bad line in a quiet night is no news. A partition into
+    which nothing came passes. A person lets a partition go on by executing the blocking check with the run tag
+    `de/dead_letters_accepted` and the reason as its value; the verdict records it.
+
+    The two assets share their partitions and are written by the same step, dead letters first. A rerun judges the newest
+    materialisations. Metadata of a verdict: `valid`, `dead`, `share`. Raises `ValueError`, at definition, unless
+    `0 <= red_above <= block_above <= 1`.
+    """
+    if not 0 <= red_above <= block_above <= 1:
+        raise ValueError(f"The limits {red_above:g} and {block_above:g} are no rising shares between 0 and 1.")
+    return [
+        _check(valid, dead, f"{name}_are_few", (red_above, at_least), blocking=False),
+        _check(valid, dead, f"{name}_do_not_prevail", (block_above, at_least), blocking=True),
+    ]
+
+
+def _check(
+    valid: Subject, dead: Subject, name: str, limits: tuple[float, int], *, blocking: bool
+) -> dg.AssetChecksDefinition:
+    letters = spec_of(dead).key
+    spec = spec_for(
+        valid,
+        name,
+        description=f"At most {limits[0]:.0%} of what came is in `{letters.to_user_string()}`.",
+        blocking=blocking,
+        metadata=carries("dead_letter"),
+    )
+
+    @dg.multi_asset_check(
+        name=spec.get_python_identifier(),
+        specs=[spec],
+        can_subset=True,
+    )
+    def share_of_dead_letters(
+        context: dg.AssetCheckExecutionContext,
+    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
+        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
+            apart = latest_materializations(context.instance, letters, list(materialized))
+            reason = context.run.tags.get(ACCEPT_TAG) if blocking else None
+            return {key: compare(current, apart.get(key), limits, reason) for key, current in materialized.items()}
+
+        yield from evaluate(context, spec, judge)
+
+    return share_of_dead_letters
+
+
+def compare(
+    valid: Materialized, dead: Materialized | None, limits: tuple[float, int], accepted: str | None = None
+) -> Verdict:
+    """The verdict on one partition. `limits`: the accepted share, and the number of dead letters from which it counts;
+    `accepted` is a person's reason to let it pass."""
+    limit, at_least = limits
+    if dead is None or dead.rows is None or valid.rows is None:
+        return Verdict(
+            False,
+            "The materialisations do not say how many rows were understood and how many were not. Materialise both again.",
+            severity=dg.AssetCheckSeverity.WARN,
+        )
+    total = valid.rows + dead.rows
+    share = dead.rows / total if total else 0.0
+    figures: dict[str, object] = {"valid": valid.rows, "dead": dead.rows, "share": round(share, 6)}
+    told = f"{dead.rows:,} of {total:,} records are dead letters ({share:.1%})"
+    if share <= limit or dead.rows < at_least:
+        return Verdict(True, f"{told}.", figures)
+    if accepted:
+        return Verdict(True, f"{told}; accepted by a person: {accepted}.", {**figures, "accepted": accepted})
+    return Verdict(False, f"{told}, more than the accepted {limit:.0%}.", figures)

@@ -1,0 +1,43 @@
+"""A frame that has something to tell about itself once it was written.
+
+An asset returns it in place of a plain frame; the IO manager writes the frame and then records what it tells as metadata
+of the materialisation. What is told comes from an `Observation` on the write's own job, never from a job of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+from pyspark.sql import DataFrame
+
+Told = Mapping[datetime | None, Mapping[str, Any]]
+"""Metadata by the start of a time window (UTC), or by None for the frame as a whole."""
+
+
+@dataclass(frozen=True)
+class ObservedFrame:
+    """`tell` is called once, after `frame` was written; it would wait for ever for a write that was skipped."""
+
+    frame: DataFrame
+    tell: Callable[[], Told]
+
+
+def record_told(context: dg.OutputContext, told: Told) -> None:
+    """Attach what was told to the materialisations: of the window's partition, or of all that the run wrote."""
+    for start, metadata in told.items():
+        if start is None:
+            context.add_output_metadata(dict(metadata))
+        else:
+            key = _partition_key(context, start)
+            context.step_context.add_asset_metadata(dict(metadata), context.asset_key, key)
+
+
+def _partition_key(context: dg.OutputContext, start: datetime) -> str:
+    partitions = context.asset_partitions_def
+    if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        raise TypeError("what is told by time window needs an asset with time partitions")
+    return partitions.get_partition_key_for_timestamp(start.timestamp())

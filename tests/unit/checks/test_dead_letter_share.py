@@ -1,0 +1,53 @@
+"""The verdict on a partition's dead letters, and the limits that make sense."""
+
+import dagster as dg
+import pytest
+
+from de_checks.dead_letters import compare, dead_letter_checks
+from de_checks.per_key import Materialized
+
+pytestmark = pytest.mark.pattern("dead_letter")
+
+
+def rows(count: int | None) -> Materialized:
+    return Materialized(1, "run", 0.0, {} if count is None else {"dagster/partition_row_count": count})
+
+
+@pytest.mark.parametrize(
+    ("valid", "dead", "good"), [(95, 5, True), (94, 6, False), (0, 1, False), (0, 0, True), (100, 0, True)]
+)
+def test_the_share_is_of_all_that_came_and_the_limit_itself_is_accepted(valid: int, dead: int, good: bool) -> None:
+    verdict = compare(rows(valid), rows(dead), (0.05, 1))
+    assert verdict.passed is good
+    assert (verdict.metadata["valid"], verdict.metadata["dead"]) == (valid, dead)
+
+
+def test_a_bad_line_in_a_quiet_night_is_no_news() -> None:
+    assert compare(rows(0), rows(4), (0.05, 5)).passed
+    assert not compare(rows(0), rows(5), (0.05, 5)).passed
+
+
+def test_a_persons_reason_lets_it_pass_and_is_recorded() -> None:
+    verdict = compare(rows(1), rows(9), (0.5, 5), accepted="the producer's test hour")
+    assert verdict.passed
+    assert verdict.metadata["accepted"] == "the producer's test hour"
+    assert "90.0%" in verdict.description
+
+
+@pytest.mark.parametrize("pair", [(rows(None), rows(1)), (rows(1), rows(None)), (rows(1), None)])
+def test_unknown_numbers_warn(pair: tuple[Materialized, Materialized | None]) -> None:
+    verdict = compare(*pair, (0.5, 5))
+    assert not verdict.passed
+    assert verdict.severity == dg.AssetCheckSeverity.WARN
+
+
+@pytest.mark.parametrize("limits", [(0.5, 0.1), (-0.1, 0.5), (0.1, 1.1)])
+def test_limits_that_are_no_rising_shares_are_refused(limits: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="rising shares"):
+        dead_letter_checks(dg.AssetSpec("v"), dg.AssetSpec("d"), red_above=limits[0], block_above=limits[1])
+
+
+def test_only_the_second_check_blocks() -> None:
+    few, prevail = (next(iter(check.check_specs)) for check in dead_letter_checks(dg.AssetSpec("v"), dg.AssetSpec("d")))
+    assert (few.name, few.blocking) == ("dead_letters_are_few", False)
+    assert (prevail.name, prevail.blocking) == ("dead_letters_do_not_prevail", True)
