@@ -8,16 +8,19 @@ from pyspark.sql import functions as F
 from de_resources.kafka import KafkaBroker
 
 
-def topic_stream(session: SparkSession, broker: KafkaBroker, topic: str) -> DataFrame:
+def topic_stream(session: SparkSession, broker: KafkaBroker, topic: str, *, at_most: int | None = None) -> DataFrame:
     """The topic from its beginning, in the columns of Spark's source: committed records only.
+
+    `at_most` bounds the offsets of a micro-batch, for who holds one in memory.
 
     A topic that has lost records which were not read yet, or that was made anew, stops the stream: nothing is skipped in
     silence. Raises `ServiceUnavailable` at once where the broker is away, and not after the stream's own time-outs.
     """
     broker.check()
+    bound = {} if at_most is None else {"maxOffsetsPerTrigger": str(at_most)}
     return (
         session.readStream.format("kafka")
-        .options(**broker.spark_options())
+        .options(**broker.spark_options(), **bound)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         # What a producer that was killed had produced and not committed is nobody's business.

@@ -71,6 +71,13 @@ def stages() -> list[Stage]:
         Stage("current legacy visits", _keys("silver/legacy_visits"), needs=("postgres",)),
         Stage("live visits", _keys("bronze/visits_stream"), needs=("kafka",)),
         Stage("released features", _keys("bronze/features", "bronze/features_dead_letter"), needs=("kafka",)),
+        Stage(
+            "served traffic",
+            _keys("serving/daily_traffic", "serving/daily_traffic_by_country"),
+            daily,
+            needs=("postgres",),
+        ),
+        Stage("served live visits", _keys("serving/visits_reduced"), needs=("kafka",)),
         Stage("dashboards", _keys("dashboards/daily_traffic"), consumer=True),
         Stage("replicas of devices", _keys("staging/devices_raw", "staging/devices")),
         Stage("replica of visits", _keys("staging/visits"), hourly),

@@ -5,6 +5,7 @@ from de_resources.local.topics import TopicSpec
 VISITS = "visits"
 USERS = "users"
 STAGING_VISITS = "staging.visits"
+VISITS_REDUCED = "visits_reduced"
 FEATURES = "features"
 
 TOPICS = (
@@ -16,4 +17,5 @@ TOPICS = (
     TopicSpec(FEATURES, config={"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"}),
     # A replica keeps the partitions and the times of its source.
     TopicSpec(STAGING_VISITS, partitions=3, config={"message.timestamp.type": "CreateTime"}),
+    TopicSpec(VISITS_REDUCED, partitions=3),
 )

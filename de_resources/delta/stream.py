@@ -74,14 +74,20 @@ def drain(session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp) -
     try:
         query.awaitTermination()
     except PySparkException as error:
-        lost = _LOST.search(str(error))
+        lost = lost_source(table.name, f"{table.uri}/{CHECKPOINT}", error)
         if lost is None:
             raise
-        raise SourceLost(table.name, f"{table.uri}/{CHECKPOINT}", lost.group(0)) from error
+        raise lost from error
     finally:
         query.stop()
     reach("after_commit", table.name)
     return _written(table, stamp, query.recentProgress, time.monotonic() - started)
+
+
+def lost_source(output: str, checkpoint: str, error: PySparkException) -> SourceLost | None:
+    """What a stream's error says of its source; None where the source is not to blame."""
+    lost = _LOST.search(str(error))
+    return SourceLost(output, checkpoint, lost.group(0)) if lost else None
 
 
 def _written(table: Table, stamp: Stamp, progress: Sequence[Any], seconds: float) -> Written:

@@ -56,16 +56,19 @@ class RecordsExpired(PermanentError):
 def remembered(member: Consumer, topic: str) -> Positions:
     """The positions that the group has committed on the replica's topic."""
     places = [TopicPartition(topic, p) for p in member.list_topics(timeout=SECONDS).topics[topic].partitions]
+    return {place.partition: place.offset for place in committed(member, places) if place.offset >= 0}
+
+
+def committed(member: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
+    """What the group has committed for these places, once the broker knows who keeps it."""
     deadline = time.monotonic() + SECONDS
     while True:
         try:
-            committed = member.committed(places, timeout=SECONDS)
+            return member.committed(places, timeout=SECONDS)
         except KafkaException as error:
             if error.args[0].code() not in _ELECTING or time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
-        else:
-            return {place.partition: place.offset for place in committed if place.offset >= 0}
 
 
 def starting_positions(source: Side, target: Side, known: Positions) -> dict[int, int]:

@@ -1,0 +1,63 @@
+"""What is served to other systems: traffic per day in the database, valid visits in a topic."""
+
+import pandera.pyspark as pa
+import pyspark.sql.types as T
+
+OWNER = "team:analytics"
+
+
+class TrafficColumns(pa.DataFrameModel):
+    """What every table of served traffic has."""
+
+    event_date: T.DateType = pa.Field(nullable=False, description="Day of the events (UTC)")
+    visits: T.LongType = pa.Field(nullable=False, gt=0, description="Number of page views")
+    users: T.LongType = pa.Field(nullable=False, gt=0, description="Number of distinct visitors; not additive")
+    bot_visits: T.LongType = pa.Field(nullable=False, ge=0, description="Page views by known robots")
+
+
+class DailyTraffic(TrafficColumns):
+    """Traffic of a day, as a table of the database. Its visits are the sum of those by country, at every moment.
+
+    Grain: one day.
+    """
+
+    class Config:
+        """A day without visits has no row."""
+
+        name = "serving.daily_traffic"
+        metadata = {"owner": OWNER, "key": ["event_date"], "partitioned_by": ["event_date"]}
+
+
+class DailyTrafficByCountry(TrafficColumns):
+    """Traffic of a day by country, as a table of the database.
+
+    Grain: one day and country.
+    """
+
+    country: T.StringType = pa.Field(
+        nullable=False, description="Country of the visitor; `unknown` where it is not known"
+    )
+
+    class Config:
+        """Nulls are spelled out, so that the country can be part of the key."""
+
+        name = "serving.daily_traffic_by_country"
+        metadata = {"owner": OWNER, "key": ["event_date", "country"], "partitioned_by": ["event_date"]}
+
+
+class VisitsReduced(pa.DataFrameModel):
+    """Valid visits as records of the topic `visits_reduced`: JSON, keyed by visit, nothing personal.
+
+    Grain: one record of the topic `visits` that could be understood; duplicates included.
+    """
+
+    visit_id: T.StringType = pa.Field(nullable=False, description="Identity of the page view, and the record's key")
+    event_time: T.TimestampType = pa.Field(nullable=False, description="When the page was viewed (UTC)")
+    user_id: T.StringType = pa.Field(nullable=False, description="Pseudonymous visitor: registered or guest")
+    page: T.StringType = pa.Field(nullable=False, description="Path or name of the page")
+
+    class Config:
+        """The promise is about the record's JSON."""
+
+        name = "serving.visits_reduced"
+        metadata = {"owner": "team:web"}

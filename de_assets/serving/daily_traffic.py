@@ -1,0 +1,73 @@
+"""Traffic per day in the database, in total and by country, for who reads with SQL.
+
+Grain: one day; one day and country. Pattern: Transactional Writer - both tables and the row of `serving.loads` change in
+one transaction per day, so that no reader ever sees a total that is not the sum of its countries. One step writes both,
+and cannot write one of them alone: two steps would be two transactions, each tried again by itself.
+"""
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import dagster as dg
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_assets.automation.conditions import late_cascade
+from de_assets.contracts.serving import DailyTraffic, DailyTrafficByCountry
+from de_assets.dataset import pattern_tags
+from de_assets.partitions import daily
+from de_assets.serving.served import served
+from de_resources.contract import Contract
+from de_resources.postgres import PostgresDatabase
+from de_resources.postgres_writer import Load, Relation, Rows, write_slice
+
+# Bits of the dimensions that the cube has summed up.
+ALL, ALL_BUT_COUNTRY = 0b111, 0b011
+LOAD = "serving.traffic"
+TOTAL, BY_COUNTRY = (Relation.of(Contract.of(model)) for model in (DailyTraffic, DailyTrafficByCountry))
+
+
+def _out(model: Any) -> dg.AssetOut:
+    return dg.AssetOut(
+        **served(model, kind="postgres", patterns=["transactional_writer"], partition="event_date"),
+        dagster_type=dg.Nothing,
+        automation_condition=late_cascade(),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+    )
+
+
+@dg.multi_asset(
+    name="served_traffic",
+    outs={"daily_traffic": _out(DailyTraffic), "daily_traffic_by_country": _out(DailyTrafficByCountry)},
+    ins={"cube": dg.AssetIn(["gold", "visits_cube_daily"])},
+    partitions_def=daily,
+    op_tags=pattern_tags("transactional_writer"),
+)
+def served_traffic(
+    context: dg.AssetExecutionContext, cube: DataFrame, database: PostgresDatabase
+) -> Iterator[dg.Output[None]]:
+    """Replace the run's days, one transaction per day."""
+    rows = {relation: list(found) for relation, found in by_relation(cube).items()}
+    attempt = context.retry_number + 1
+    counts = dict.fromkeys((relation.name for relation in rows), 0)
+    for key in context.partition_keys:
+        day = date.fromisoformat(key)
+        of_day: dict[Relation, Rows] = {
+            r: [row for row in each if row["event_date"] == day] for r, each in rows.items()
+        }
+        for name, count in write_slice(database, Load(LOAD, context.run.run_id, attempt), day, of_day).items():
+            counts[name] += count
+    for name, count in counts.items():
+        metadata = {"dagster/row_count": count, "load": LOAD, "attempt": attempt, **database.description()}
+        yield dg.Output(None, name.partition(".")[2], metadata=metadata)
+
+
+def by_relation(cube: DataFrame) -> dict[Relation, Rows]:
+    """The cube's rows for each of the two tables: a few per day."""
+    known = cube.withColumn("country", F.coalesce("country", F.lit("unknown")))
+    found = known.where(F.col("grouping").isin(ALL, ALL_BUT_COUNTRY)).collect()
+    return {
+        relation: [row.asDict() for row in found if row["grouping"] == grouping]
+        for relation, grouping in ((TOTAL, ALL), (BY_COUNTRY, ALL_BUT_COUNTRY))
+    }

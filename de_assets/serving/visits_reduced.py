@@ -1,0 +1,61 @@
+"""Valid visits of the topic `visits` in the topic `visits_reduced`, for who follows them as they come.
+
+Grain: one record that could be understood. Pattern: Transactional Writer - each micro-batch is a transaction per output
+partition, so that a reader of committed records sees each visit once, whatever was killed in between. Which records were
+not understood, and why, is in bronze.visits_stream.
+"""
+
+import dagster as dg
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_assets.automation.conditions import polled
+from de_assets.contracts.serving import VisitsReduced
+from de_assets.serving.served import served
+from de_assets.sources.systems import VISITS_TOPIC
+from de_assets.sources.topics import VISITS, VISITS_REDUCED
+from de_assets.transforms.visit_parser import ERROR, parse_visits
+from de_resources.contract import Contract
+from de_resources.delta.stream import CHECKPOINT
+from de_resources.kafka import KafkaBroker
+from de_resources.lake import Lake
+from de_resources.spark import SparkEngine
+from de_resources.topic_sink import drain_into_topic
+from de_resources.topic_stream import topic_stream
+from de_resources.topic_writer import TopicOutput
+
+# A micro-batch of it is a few megabytes.
+AT_MOST = 10_000
+
+
+@dg.asset(
+    **served(VisitsReduced, kind="kafka", patterns=["transactional_writer", "checkpointer"]),
+    deps=[VISITS_TOPIC],
+    automation_condition=polled("0 * * * *"),
+)
+def visits_reduced(
+    context: dg.AssetExecutionContext, broker: KafkaBroker, spark: SparkEngine, lake: Lake
+) -> dg.MaterializeResult[None]:
+    """Write what was published since the last run, and stop."""
+    session = spark.spark_session
+    visits = topic_stream(session, broker, VISITS, at_most=AT_MOST)
+    output = TopicOutput(broker.client_config(), VISITS_REDUCED, "visits_reduced")
+    checkpoint = f"{lake.table(context.asset_key).uri}/{CHECKPOINT}"
+    done = drain_into_topic(session, reduced(visits), output, checkpoint)
+    return dg.MaterializeResult(
+        metadata={
+            "topic": VISITS_REDUCED,
+            "records_written": done.records,
+            "stream/batches": done.batches,
+            "stream/from": done.start or "",
+            "stream/to": done.end or "",
+            "partitions_skipped": dg.MetadataValue.json(list(done.skipped)),
+        }
+    )
+
+
+def reduced(records: DataFrame) -> DataFrame:
+    """Broker records as keys and values of the reduced topic: of what was understood, the columns that are promised."""
+    parsed = parse_visits(records.select("value"), "value").where(F.col(ERROR).isNull())
+    columns = Contract.of(VisitsReduced).column_names
+    return parsed.select(F.col("visit_id").alias("key"), F.to_json(F.struct(*columns)).alias("value"))

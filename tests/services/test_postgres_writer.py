@@ -1,0 +1,338 @@
+"""Several tables of a real PostgreSQL written together: all of a load is visible, or nothing of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import date
+from threading import Event
+from typing import Any
+from uuid import uuid4
+
+import dagster as dg
+import pandera.pyspark as pa
+import pyspark.sql.types as T
+import pytest
+from pyspark.sql import DataFrame
+
+from de_assets.partitions import daily
+from de_assets.serving.daily_traffic import LOAD, served_traffic
+from de_resources.contract import Contract
+from de_resources.delta.crash_points import at
+from de_resources.local import LocalServices
+from de_resources.postgres import PostgresDatabase
+from de_resources.postgres_writer import (
+    Load,
+    LoadInterrupted,
+    LoadRefused,
+    NoSuchColumnType,
+    Relation,
+    RowOutsideSlice,
+    Rows,
+    write_slice,
+)
+from de_resources.spark import SparkEngine, close_connections
+
+pytestmark = [pytest.mark.services, pytest.mark.pattern("transactional_writer")]
+
+DEADLINE = 60.0
+FIRST, SECOND = date(2024, 10, 10), date(2024, 10, 11)
+
+
+@dataclass(frozen=True)
+class World:
+    """Two tables in a schema of their own: days, and the shares that they are the sum of."""
+
+    schema: str
+
+    @property
+    def days(self) -> Relation:
+        return Relation(
+            f"{self.schema}.days", (("day", "date NOT NULL"), ("total", "bigint NOT NULL")), ("day",), "day"
+        )
+
+    @property
+    def shares(self) -> Relation:
+        columns = (("day", "date NOT NULL"), ("who", "text NOT NULL"), ("share", "bigint NOT NULL CHECK (share > 0)"))
+        return Relation(f"{self.schema}.shares", columns, ("day", "who"), "day")
+
+    def tables(self, day: date, *shares: int) -> dict[Relation, Rows]:
+        """A day whose total is the sum of its shares."""
+        parts = [{"day": day, "who": f"w{n}", "share": share} for n, share in enumerate(shares)]
+        return {self.days: [{"day": day, "total": sum(shares)}] if shares else [], self.shares: parts}
+
+    def write(self, day: date, *shares: int, run: str = "run", attempt: int = 1) -> dict[str, int]:
+        return write_slice(PostgresDatabase(), self.load(run, attempt), day, self.tables(day, *shares))
+
+    def load(self, run: str = "run", attempt: int = 1) -> Load:
+        return Load(f"{self.schema}.both", run, attempt)
+
+    def seen(self) -> list[tuple[Any, ...]]:
+        """What a reader sees in one query: day, total, sum and number of the shares, and by which run."""
+        rows: list[tuple[Any, ...]] = self.query(
+            "SELECT l.slice, d.total, (SELECT sum(share)::int FROM {0}.shares s WHERE s.day = d.day), l.run_id "
+            "FROM {0}.loads l LEFT JOIN {0}.days d ON d.day = l.slice::date ORDER BY 1"
+        )
+        return rows
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        with PostgresDatabase().connect() as session, session.cursor() as cursor:
+            cursor.execute(statement.format(self.schema))
+            return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture
+def world(at_home: LocalServices) -> Iterator[World]:
+    made = World(f"writer_{uuid4().hex[:8]}")
+    yield made
+    made.query("DROP SCHEMA IF EXISTS {} CASCADE")
+
+
+@pytest.fixture
+def beside() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor() as pool:
+        yield pool
+
+
+def test_a_load_shows_in_all_tables_and_says_who_made_it_and_a_rerun_leaves_the_same(world: World) -> None:
+    counts = world.write(FIRST, 1, 2)
+    world.write(SECOND, 5)
+    assert counts == {f"{world.schema}.days": 1, f"{world.schema}.shares": 2}
+    before = world.seen()
+    assert before == [("2024-10-10", 3, 3, "run"), ("2024-10-11", 5, 5, "run")]
+
+    world.write(FIRST, 1, 2)
+    assert world.seen() == before
+    assert world.query("SELECT count(*) FROM {0}.days UNION ALL SELECT count(*) FROM {0}.shares") == [(2,), (3,)]
+
+    world.write(FIRST, 4, run="again", attempt=2)
+    assert world.seen() == [("2024-10-10", 4, 4, "again"), before[1]]
+    told = world.query("SELECT dataset, attempt, rows FROM {}.loads ORDER BY slice")
+    assert told[0] == (f"{world.schema}.both", 2, {f"{world.schema}.days": 1, f"{world.schema}.shares": 1})
+
+    world.write(FIRST)
+    assert world.seen()[0] == ("2024-10-10", None, None, "run"), "an empty load empties its slice"
+    assert world.seen()[1] == before[1]
+
+
+def test_a_failure_after_the_first_of_two_writes_leaves_neither_and_a_rerun_heals(world: World) -> None:
+    world.write(FIRST, 1, 2)
+    before = world.seen()
+    with pytest.raises(LoadRefused, match=r"check constraint.*rolled back") as refused:
+        world.write(FIRST, 10, -3, run="bad")
+    with pytest.raises(LoadRefused):
+        world.write(SECOND, -1, run="bad")
+    assert world.seen() == before
+    assert "-3" not in str(refused.value), "no value of a row is in the message"
+    assert refused.value.__suppress_context__, "nor in what a traceback shows"
+
+    world.write(FIRST, 10, 3, run="good")
+    assert world.seen() == [("2024-10-10", 13, 13, "good")]
+
+
+def test_readers_see_the_load_before_until_all_of_the_next_one_is_there(world: World) -> None:
+    world.write(FIRST, 1, 2)
+    before, during = world.seen(), []
+    with at("before_commit", lambda _: during.append(world.seen())):
+        world.write(FIRST, 7, run="next")
+    assert during == [before, before]
+    assert world.seen() == [("2024-10-10", 7, 7, "next")]
+
+
+_KILLED = """
+import sys
+from datetime import date
+import test_postgres_writer as tests
+tests.World(sys.argv[1]).write(date(2024, 10, 10), 10, 20, run="killed")
+"""
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("point", "visible"), [("before_commit:{}.days", False), ("after_commit:{}.both", True)])
+def test_kill_9_between_two_writes_leaves_neither_and_after_the_commit_both(
+    world: World, point: str, visible: bool
+) -> None:
+    world.write(FIRST, 1, 2)
+    folder = os.path.dirname(__file__)  # noqa: PTH120
+    environment = {**os.environ, "DE_KILL_AT": point.format(world.schema)}
+    environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
+    killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+
+    assert world.seen() == [("2024-10-10", 30, 30, "killed") if visible else ("2024-10-10", 3, 3, "run")]
+    world.write(FIRST, 10, 20, run="rerun")
+    assert world.seen() == [("2024-10-10", 30, 30, "rerun")]
+    assert world.query("SELECT count(*) FROM {}.shares") == [(2,)]
+
+
+@pytest.mark.faults
+def test_of_two_loads_of_one_slice_the_second_waits_and_another_slice_does_not(
+    world: World, beside: ThreadPoolExecutor
+) -> None:
+    world.write(FIRST, 1)
+    with held(world, beside, lambda: world.write(FIRST, 1, 2, run="first")) as (first, release):
+        world.write(SECOND, 9, run="other")  # would never return if it waited
+        second = beside.submit(world.write, FIRST, 5, run="second")
+        wait_until_somebody_waits_for(world)
+        release.set()
+        first.result(DEADLINE)
+        second.result(DEADLINE)
+    assert world.seen() == [("2024-10-10", 5, 5, "second"), ("2024-10-11", 9, 9, "other")]
+    assert world.query("SELECT count(*) FROM {}.shares") == [(2,)]
+
+
+@pytest.mark.faults
+def test_two_first_loads_at_once_create_the_tables_once(world: World, beside: ThreadPoolExecutor) -> None:
+    days = [date(2024, 10, day) for day in range(1, 9)]
+    for done in [beside.submit(world.write, day, 1, 2) for day in days]:
+        done.result(DEADLINE)
+    assert [row[1:] for row in world.seen()] == [(3, 3, "run")] * len(days)
+
+
+@pytest.mark.faults
+def test_a_connection_that_breaks_leaves_nothing_and_is_worth_another_try(world: World) -> None:
+    world.write(FIRST, 1)
+    before = world.seen()
+
+    def cut(_: str) -> None:
+        with PostgresDatabase().connect() as session, session.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction' "
+                "AND usename = current_user AND datname = current_database() AND query LIKE %s",
+                (f"%{world.schema}%",),
+            )
+
+    with at("before_commit", cut), pytest.raises(LoadInterrupted, match="a rerun leaves one copy"):
+        world.write(FIRST, 2)
+    assert world.seen() == before
+    world.write(FIRST, 2)
+    assert world.seen() == [("2024-10-10", 2, 2, "run")]
+
+
+def test_what_a_rerun_would_not_replace_is_refused_before_anything_is_written(world: World) -> None:
+    tables = world.tables(FIRST, 1)
+    with pytest.raises(RowOutsideSlice, match=r"`day` = 2024-10-10, but the load is that of 2024-10-11"):
+        write_slice(PostgresDatabase(), world.load(), SECOND, tables)
+    assert world.query("SELECT to_regnamespace('{}') IS NULL") == [(True,)]
+
+
+def test_names_are_quoted_and_never_part_of_a_statement(world: World) -> None:
+    odd = 'da"ys; DROP TABLE x'
+    table = Relation(f"{world.schema}.{odd}", (("day", "date"), ("a b", "text")), ("day",), "day")
+    write_slice(PostgresDatabase(), world.load(), FIRST, {table: [{"day": FIRST, "a b": "'; SELECT 1; --"}]})
+    assert world.query('SELECT "a b" FROM {}."da""ys; DROP TABLE x"') == [("'; SELECT 1; --",)]
+
+
+def test_a_table_that_is_not_as_declared_is_said(world: World) -> None:
+    world.write(FIRST, 1)
+    wider = replace(world.days, columns=(*world.days.columns, ("more", "text")))
+    with pytest.raises(LoadRefused, match='column "more" of relation "days" does not exist'):
+        write_slice(PostgresDatabase(), world.load(), FIRST, {wider: [{"day": FIRST, "total": 1, "more": ""}]})
+
+
+class _Nested(pa.DataFrameModel):
+    """A column that has no counterpart."""
+
+    day: T.DateType = pa.Field(nullable=False)
+    tags: T.ArrayType = pa.Field(dtype_kwargs={"elementType": T.StringType()})
+
+    class Config:
+        name = "serving.nested"
+        metadata = {"partitioned_by": ["day"], "key": ["day"]}  # noqa: RUF012
+
+
+def test_a_column_without_a_counterpart_is_named() -> None:
+    with pytest.raises(NoSuchColumnType, match=r"`tags` of `serving.nested` has the type array<string>"):
+        Relation.of(Contract.of(_Nested))
+
+
+def test_the_graph_serves_totals_that_are_the_sum_of_their_countries(at_home: LocalServices) -> None:
+    days = daily.get_partition_keys()[:2]
+    assert not served_traffic.can_subset, "one of the two tables alone is not to be had"
+    first = _materialise(days, {"DE": 3, None: 2})
+    again = _materialise(days[1:], {"FR": 4})
+
+    assert first["serving/daily_traffic"] == 2
+    assert first["serving/daily_traffic_by_country"] == 4
+    assert again["serving/daily_traffic_by_country"] == 1
+    with PostgresDatabase().connect() as session, session.cursor() as cursor:
+        cursor.execute("SELECT event_date::text, country, visits FROM serving.daily_traffic_by_country ORDER BY 1, 2")
+        assert cursor.fetchall() == [(days[0], "DE", 3), (days[0], "unknown", 2), (days[1], "FR", 4)]
+        cursor.execute("SELECT event_date::text, visits FROM serving.daily_traffic ORDER BY 1")
+        assert cursor.fetchall() == [(days[0], 5), (days[1], 4)]
+        cursor.execute("SELECT slice, attempt FROM serving.loads WHERE dataset = %s ORDER BY 1", (LOAD,))
+        assert cursor.fetchall() == [(day, 1) for day in days]
+        cursor.execute("DROP SCHEMA serving CASCADE")
+
+
+class _Cube(dg.IOManager):
+    """Gold as the test wants it."""
+
+    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
+        self.rows = rows
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:  # noqa: ARG002
+        raise AssertionError("nothing is written through it")
+
+    def load_input(self, context: dg.InputContext) -> DataFrame:  # noqa: ARG002
+        columns = "event_date DATE, grouping INT, country STRING, visits BIGINT, users BIGINT, bot_visits BIGINT"
+        return SparkEngine().spark_session.createDataFrame(self.rows, columns)
+
+
+def _materialise(days: list[str], countries: dict[str | None, int]) -> dict[str, int]:
+    rows: list[tuple[Any, ...]] = []
+    for day in map(date.fromisoformat, days):
+        rows += [(day, 3, country, visits, 1, 0) for country, visits in countries.items()]
+        rows += [(day, 7, None, sum(countries.values()), 1, 0), (day, 0, "DE", 1, 1, 0)]
+    cube = dg.AssetSpec(["gold", "visits_cube_daily"], partitions_def=daily).with_io_manager_key("cube")
+    tags = {"dagster/asset_partition_range_start": days[0], "dagster/asset_partition_range_end": days[-1]}
+    defs = dg.Definitions(
+        assets=[cube, served_traffic],
+        resources={"cube": _Cube(rows), "io_manager": _Cube([]), "database": PostgresDatabase()},
+        executor=dg.in_process_executor,
+    )
+    try:
+        done = defs.resolve_implicit_global_asset_job_def().execute_in_process(tags=tags)
+    finally:
+        close_connections()
+    found = [e.step_materialization_data.materialization for e in done.get_asset_materialization_events()]
+    return {m.asset_key.to_user_string(): int(m.metadata["dagster/row_count"].value) for m in found}
+
+
+class held:  # noqa: N801 - reads as a statement
+    """A load that is held between its two writes, while the block runs."""
+
+    def __init__(self, world: World, pool: ThreadPoolExecutor, load: Callable[[], object]) -> None:
+        self._world, self._pool, self._load = world, pool, load
+        self._reached, self._release = Event(), Event()
+
+    def __enter__(self) -> tuple[Future[object], Event]:
+        def hold(_: str) -> None:
+            if not self._reached.is_set():
+                self._reached.set()
+                assert self._release.wait(DEADLINE)
+
+        self._installed = at("before_commit", hold)
+        self._installed.__enter__()
+        loading = self._pool.submit(self._load)
+        assert self._reached.wait(DEADLINE)
+        return loading, self._release
+
+    def __exit__(self, *_: object) -> None:
+        self._release.set()
+        self._installed.__exit__(None, None, None)
+
+
+def wait_until_somebody_waits_for(world: World) -> None:
+    """Until a session of another load is held up by a lock."""
+    deadline = time.monotonic() + DEADLINE
+    question = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'"
+    while not world.query(question):
+        assert time.monotonic() < deadline, "nobody waits"
+        time.sleep(0.02)

@@ -1,0 +1,145 @@
+"""Streams into a topic on a real broker: `foreachBatch` with transactions, on an engine of its own and over Connect."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import topic_sink_client
+from confluent_kafka import Producer
+
+from de_assets.serving.visits_reduced import visits_reduced
+from de_assets.sources.topics import TOPICS, VISITS, VISITS_REDUCED
+from de_resources.kafka import KafkaBroker
+from de_resources.lake import Lake
+from de_resources.local import LocalServices, TopicSpec
+from de_resources.spark import SparkEngine, close_connections
+from de_resources.topic_reader import read_topic
+from de_resources.topic_sink import CheckpointLost, StreamStopped, drain_into_topic
+from de_resources.topic_stream import topic_stream
+from de_resources.topic_writer import TopicOutput, TopicWriter, progress
+
+pytestmark = [pytest.mark.services, pytest.mark.pattern("transactional_writer")]
+
+PARTITIONS = 3
+_numbers = count()
+
+
+@pytest.fixture
+def output(at_home: LocalServices) -> Iterator[TopicOutput]:
+    """An empty topic, and an application that has never written to it; `<topic>-source` is to be drained into it."""
+    name = f"drained-into-{next(_numbers)}"
+    KafkaBroker().ensure_topics([TopicSpec(name, PARTITIONS), TopicSpec(f"{name}-source", 2)])
+    yield TopicOutput(KafkaBroker().client_config(), name, f"test-{name}")
+    close_connections()
+
+
+def publish(topic: str, values: list[str]) -> None:
+    producer = Producer({**KafkaBroker().client_config(), "log_level": 0})
+    for value in values:
+        producer.produce(topic, value.encode(), f"k{value}".encode())
+    assert producer.flush(30) == 0
+
+
+def committed(topic: str) -> Counter[str]:
+    """The values that a reader of committed records sees."""
+    return Counter((each.value or b"").decode() for each in read_topic(KafkaBroker().client_config(), topic).records)
+
+
+def life(output: TopicOutput, checkpoint: Path, kill_at: str | None = None) -> dict[str, Any] | None:
+    """A process that drains; what it wrote, or None where it was killed."""
+    command = [
+        sys.executable,
+        topic_sink_client.__file__,
+        f"{output.topic}-source",
+        output.topic,
+        str(checkpoint),
+        "40",
+    ]
+    environment = os.environ | ({"DE_KILL_AT": kill_at} if kill_at else {})
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == (-signal.SIGKILL if kill_at else 0), done.stderr[-3000:]
+    wrote: dict[str, Any] | None = None if kill_at else json.loads(done.stdout.splitlines()[-1])
+    return wrote
+
+
+@pytest.mark.pattern("checkpointer")
+@pytest.mark.faults
+def test_kill_9_inside_a_micro_batch_neither_loses_nor_doubles_a_record(output: TopicOutput, tmp_path: Path) -> None:
+    values = [f"{n:03}" for n in range(100)]
+    publish(f"{output.topic}-source", values)
+    last = PARTITIONS - 1
+    # Before anything was committed, between two partitions, and when only the checkpoint does not know yet.
+    for point in ("before_commit:{}-0", "after_commit:{}-0", f"after_commit:{{}}-{last}"):
+        assert life(output, tmp_path / "checkpoint", point.format(output.topic)) is None
+
+    healed = life(output, tmp_path / "checkpoint")
+
+    assert committed(output.topic) == Counter(values)
+    assert healed is not None
+    assert healed["skipped"] == list(range(PARTITIONS))
+    assert healed["batches"] == 3, "a hundred records, at most forty at once"
+
+
+def test_over_connect_the_servers_own_worker_writes_and_what_it_raises_is_said(
+    output: TopicOutput, tmp_path: Path
+) -> None:
+    session, broker, checkpoint = SparkEngine().spark_session, KafkaBroker(), str(tmp_path / "checkpoint")
+    publish(f"{output.topic}-source", ["a", "b", "c"])
+    stream = topic_stream(session, broker, f"{output.topic}-source", at_most=2)
+
+    first = drain_into_topic(session, stream, output, checkpoint)
+    publish(f"{output.topic}-source", ["d"])
+    second = drain_into_topic(session, stream, output, checkpoint)
+    third = drain_into_topic(session, stream, output, checkpoint)
+    assert [(each.records, each.skipped) for each in (first, second, third)] == [(3, ()), (1, ()), (0, ())]
+    assert (second.batches, third.batches) == (1, 0)
+    assert committed(output.topic) == Counter("abcd")
+
+    with TopicWriter(output) as other:  # somebody else writes under the same name
+        batch = other.progress[0].next_batch
+        other.write(batch, [])
+        other.write(batch + 1, [])
+    publish(f"{output.topic}-source", ["e"])
+    with pytest.raises(StreamStopped, match=rf"Batch {batch} .* expects batch {batch + 2}"):
+        drain_into_topic(session, stream, output, checkpoint)
+
+    with pytest.raises(CheckpointLost, match="would double them"):
+        drain_into_topic(session, stream, output, str(tmp_path / "another"))
+    assert committed(output.topic) == Counter("abcd")
+
+
+@pytest.mark.pattern("checkpointer")
+def test_the_graph_writes_the_valid_visits_once(at_home: LocalServices, tmp_path: Path) -> None:
+    KafkaBroker().ensure_topics(TOPICS)
+    visits = [json.dumps({"visit_id": f"v{n}", "event_time": "2024-10-10T00:00:00Z", "user_id": "u", "page": "/",
+                          "context": {"user": {"ip": "10.0.0.1"}}}) for n in range(20)]  # fmt: skip
+    publish(VISITS, [*visits, "{broken"])
+
+    wrote, again = (_materialise(tmp_path) for _ in range(2))
+
+    new = committed(VISITS_REDUCED)
+    assert wrote["records_written"].value == sum(new.values())
+    assert again["records_written"].value == 0
+    for n in range(20):
+        (found,) = [json.loads(text) for text in new.elements() if json.loads(text)["visit_id"] == f"v{n}"]
+        assert found == {"visit_id": f"v{n}", "event_time": "2024-10-10T00:00:00.000Z", "user_id": "u", "page": "/"}
+    output = TopicOutput(KafkaBroker().client_config(), VISITS_REDUCED, "visits_reduced")
+    assert sum(each.records for each in progress(output).values()) == sum(new.values())
+
+
+def _materialise(lake: Path) -> dict[str, Any]:
+    engine = SparkEngine()
+    resources = {"broker": KafkaBroker(), "spark": engine, "lake": Lake(root_uri=str(lake), spark=engine)}
+    (done,) = dg.materialize([visits_reduced], resources=resources).get_asset_materialization_events()
+    return dict(done.step_materialization_data.materialization.metadata)

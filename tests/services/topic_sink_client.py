@@ -1,0 +1,28 @@
+"""A process with an engine of its own that drains a topic into another: arguments SOURCE, TOPIC, CHECKPOINT, AT_MOST.
+
+Prints what it wrote as JSON. DE_KILL_AT ends it at a crash point.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+from de_resources.kafka import KafkaBroker
+from de_resources.spark import SparkEngine
+from de_resources.topic_sink import drain_into_topic
+from de_resources.topic_stream import topic_stream
+from de_resources.topic_writer import TopicOutput
+
+
+def main(source: str, topic: str, checkpoint: str, at_most: str) -> None:
+    """Drain."""
+    session, broker = SparkEngine(url="local[1]").spark_session, KafkaBroker()
+    records = topic_stream(session, broker, source, at_most=int(at_most))
+    output = TopicOutput(broker.client_config(), topic, f"test-{topic}")
+    print(json.dumps(asdict(drain_into_topic(session, records, output, checkpoint))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
