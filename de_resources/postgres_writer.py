@@ -163,7 +163,7 @@ def write_slice(
                 _replace(statement, relation, slice_, rows)
                 reach("before_commit", relation.name)
     except (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError) as error:
-        # Only the first line: the details hold values of the row.
+        # Without the details, which hold values of the row.
         raise LoadRefused(load.dataset, slice_, _reason(error)) from None
     except psycopg2.Error as error:
         raise LoadInterrupted(load.dataset, slice_, _reason(error)) from error
@@ -201,7 +201,7 @@ def _replace(statement: cursor, relation: Relation, slice_: str | date, rows: Ro
     statement.execute(where, (slice_,))
     names = [name for name, _ in relation.columns]
     into = SQL("INSERT INTO {} ({}) VALUES %s").format(relation.identifier, _listed(map(Identifier, names)))
-    execute_values(statement, into, [[row[name] for name in names] for row in rows])
+    execute_values(statement, into, [[row[name] for name in names] for row in rows], page_size=1000)
 
 
 def _loads(load: Load) -> Identifier:
@@ -213,4 +213,6 @@ def _listed(parts: Iterable[Composable]) -> Composed:
 
 
 def _reason(error: psycopg2.Error) -> str:
+    if isinstance(error, psycopg2.DataError):
+        return f"{type(error).__name__}, SQLSTATE {error.pgcode}"  # its text quotes the value
     return error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__

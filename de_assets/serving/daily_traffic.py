@@ -49,7 +49,8 @@ def served_traffic(
 ) -> Iterator[dg.Output[None]]:
     """Replace the run's days, one transaction per day."""
     rows = {relation: list(found) for relation, found in by_relation(cube).items()}
-    attempt = context.retry_number + 1
+    # Of the step in this run, and of the run itself.
+    attempt = 1 + context.retry_number + int(context.run.tags.get("dagster/retry_number", 0))
     counts = dict.fromkeys((relation.name for relation in rows), 0)
     for key in context.partition_keys:
         day = date.fromisoformat(key)

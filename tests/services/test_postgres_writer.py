@@ -229,6 +229,14 @@ def test_names_are_quoted_and_never_part_of_a_statement(world: World) -> None:
     assert world.query('SELECT "a b" FROM {}."da""ys; DROP TABLE x"') == [("'; SELECT 1; --",)]
 
 
+def test_a_value_of_the_wrong_type_is_refused_without_being_quoted(world: World) -> None:
+    world.write(FIRST, 1)
+    rows = {world.days: [{"day": FIRST, "total": "jane@example.org"}]}
+    with pytest.raises(LoadRefused, match="InvalidTextRepresentation") as refused:
+        write_slice(PostgresDatabase(), world.load(), FIRST, rows)
+    assert "jane" not in str(refused.value)
+
+
 def test_a_table_that_is_not_as_declared_is_said(world: World) -> None:
     world.write(FIRST, 1)
     wider = replace(world.days, columns=(*world.days.columns, ("more", "text")))

@@ -35,13 +35,18 @@ PARTITIONS = 3
 _numbers = count()
 
 
+@pytest.fixture(autouse=True)
+def _connections() -> Iterator[None]:
+    yield
+    close_connections()
+
+
 @pytest.fixture
-def output(at_home: LocalServices) -> Iterator[TopicOutput]:
+def output(at_home: LocalServices) -> TopicOutput:
     """An empty topic, and an application that has never written to it; `<topic>-source` is to be drained into it."""
     name = f"drained-into-{next(_numbers)}"
     KafkaBroker().ensure_topics([TopicSpec(name, PARTITIONS), TopicSpec(f"{name}-source", 2)])
-    yield TopicOutput(KafkaBroker().client_config(), name, f"test-{name}")
-    close_connections()
+    return TopicOutput(KafkaBroker().client_config(), name, f"test-{name}")
 
 
 def publish(topic: str, values: list[str]) -> None:
