@@ -2,7 +2,8 @@
 
     resources={"io_manager": SparkDeltaIOManager(root_uri="/lake", storage_options=LocalConfig(), spark=SparkEngine())}
 
-Pattern *Data Overwrite* by default, *Merger* with `mode="merge"`. An asset is configured by its definition metadata:
+Patterns *Data Overwrite* by default, *Merger* with `mode="merge"`, *Stateful Merger* with `stateful=True` besides.
+An asset is configured by its definition metadata:
 
 | key                | meaning                                                                                       |
 |--------------------|-----------------------------------------------------------------------------------------------|
@@ -14,12 +15,15 @@ Pattern *Data Overwrite* by default, *Merger* with `mode="merge"`. An asset is c
 | `schema_mode`      | `merge`: may gain columns; `overwrite`: replaces the schema (whole tables only)               |
 | `merge_keys`, `merge_predicate`, `merge_order`, `merge_deleted`, `merge_vanished` | see `merge_rule`               |
 | `gathered`         | true: few partitions lie in each task of the frame, so that a range is written where it is      |
+| `stateful`         | with `mode: merge`: partitions build on each other; running an old one takes the table back     |
+|                    | first (`stateful_merge`). One partition per run; no `partition_expr`                           |
 | `root_name`, `schema` | another table name or layer than the asset key's                                           |
 | `columns`          | on an input: read only these                                                                  |
 | `if_missing`       | on an input: `"empty"` reads a table that does not exist yet as empty                         |
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeVar, cast
 from uuid import uuid4
@@ -38,6 +42,7 @@ from pyspark.sql.types import StructType
 from de_resources.contract import Contract
 from de_resources.delta import merge as merging
 from de_resources.delta import overwrite as overwriting
+from de_resources.delta import stateful_merge as stateful
 from de_resources.delta import stream as streaming
 from de_resources.delta.crash_points import reach
 from de_resources.delta.frames import conform
@@ -47,6 +52,7 @@ from de_resources.delta.merge_rule import merge_rule
 from de_resources.delta.metadata import record
 from de_resources.delta.observed_frame import ObservedFrame, record_told
 from de_resources.delta.slices import Slice, make_slice
+from de_resources.delta.stateful_plan import Basis, NoOrder, Turn, order_of
 from de_resources.delta.table import Stamp, Table, TableMissing, Written
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
@@ -111,6 +117,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
 
     def __init__(self, config: SparkDeltaIOManager) -> None:
         self._config = config
+        self._bases: dict[str, Basis | None] = {}  # what this run read of stateful tables, by their location
 
     @property
     def supported_types(self) -> Sequence[type[object]]:
@@ -128,13 +135,16 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         frame = obj.frame if isinstance(obj, ObservedFrame) else obj
         metadata = context.definition_metadata or {}
         table = self._table(metadata, table_slice, connection)
-        slice_ = slice_of(context, metadata)
+        turn = self._turn(context, metadata, table)
+        slice_ = None if turn else slice_of(context, metadata)
         stamp = stamp_of(context, table, slice_)
+        if turn is not None:
+            stamp = replace(stamp, slice=turn.key)
         try:
             # A merge compares before it writes: nobody else may write in between, not even through the same engine.
             shared = self._config.spark.shared and self._modes(metadata)[0] != WriteMode.merge
             with commit_lock(table.uri, table=table.name, shared=shared):
-                written = self._write(frame, table, slice_, stamp, metadata)
+                written = self._write(frame, table, slice_, stamp, metadata, turn)
         except SparkConnectGrpcException as error:
             raise self._lost(error) from error
         record(context, table, slice_, written, frame, self._config.spark.label)
@@ -149,8 +159,9 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         metadata = upstream.definition_metadata or {}
         table = self._table(metadata, table_slice, connection)
         try:
-            frame = self._read(context, table)
-            slice_ = slice_of(context, metadata)
+            stateful_ = bool(metadata.get("stateful")) and context.has_asset_partitions
+            frame = self._read(context, table, as_of_partition=stateful_)
+            slice_ = None if stateful_ else slice_of(context, metadata)
             if slice_ is not None:
                 frame = frame.where(F.expr(slice_.predicate(frame.schema)))
             columns = table_slice.columns or frame.columns
@@ -159,18 +170,32 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         except SparkConnectGrpcException as error:
             raise self._lost(error) from error
 
-    def _read(self, context: InputContext, table: Table) -> DataFrame:
+    def _read(self, context: InputContext, table: Table, *, as_of_partition: bool = False) -> DataFrame:
         session = self._config.spark.spark_session
-        optional = _reads_itself(context) or (context.definition_metadata or {}).get("if_missing") == "empty"
+        itself = _reads_itself(context)
+        optional = itself or (context.definition_metadata or {}).get("if_missing") == "empty"
         try:
-            return table.read(session)
+            if not as_of_partition:
+                return table.read(session)
+            asset = context.asset_key.to_user_string()
+            order = order_of(asset, context.asset_partitions_def)
+            frame, basis = stateful.read(session, table, asset, context.asset_partition_keys, order)
+            if itself:
+                self._bases[table.uri] = basis
+            return frame
         except TableMissing:
             if not optional or table.contract is None:
                 raise
             return session.createDataFrame([], table.contract.struct_type())
 
     def _write(
-        self, frame: DataFrame, table: Table, slice_: Slice | None, stamp: Stamp, metadata: Mapping[str, Any]
+        self,
+        frame: DataFrame,
+        table: Table,
+        slice_: Slice | None,
+        stamp: Stamp,
+        metadata: Mapping[str, Any],
+        turn: Turn | None,
     ) -> Written:
         session = self._config.spark.spark_session
         mode, schema_mode = self._modes(metadata)
@@ -180,6 +205,9 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             raise PermanentError(f"`{table.name}` has the mode `{mode.value}`, which cannot replace its schema.")
         for declared in self._declared(table, replace_schema):
             frame = conform(frame, table.name, declared, allow_new=evolve)
+        if turn is not None:
+            rule = merge_rule(metadata, table.contract, self._config.merge_config)
+            return stateful.merge(session, table, frame, stamp, rule=rule, turn=turn, evolve=evolve)
         if frame.isStreaming:
             return streaming.drain(session, table, frame, stamp)
         log = table.log()
@@ -206,6 +234,23 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             replace_schema=replace_schema,
             gathered=bool(metadata.get("gathered")),
         )
+
+    def _turn(self, context: OutputContext, metadata: Mapping[str, Any], table: Table) -> Turn | None:
+        """The partition whose turn it is in a stateful merge; None for all other assets."""
+        if not metadata.get("stateful"):
+            return None
+        asset = context.asset_key.to_user_string()
+        if self._modes(metadata)[0] != WriteMode.merge:
+            raise NoOrder(asset, "only merges have a state. Add `mode: merge`")
+        if not context.has_asset_partitions or "partition_expr" in metadata:
+            raise NoOrder(
+                asset,
+                "it needs partitions, and no `partition_expr`, since a row belongs to all partitions so far. "
+                "Add `partitions_def`, or leave `stateful` out",
+            )
+        tags = context.step_context.dagster_run.tags
+        turn = Turn.of(asset, context.asset_partition_keys, context.asset_partitions_def, tags)
+        return replace(turn, basis=self._bases.get(table.uri))
 
     def _modes(self, metadata: Mapping[str, Any]) -> tuple[WriteMode, SchemaMode | None]:
         schema_mode = metadata.get("schema_mode") or self._config.schema_mode

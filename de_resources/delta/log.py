@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -25,12 +25,13 @@ StorageOptions = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit of a table: its version, kind and counters as the writer reported them."""
+    """One commit of a table: its version, kind, parameters and counters as the writer reported them."""
 
     version: int
     operation: str
     metrics: Mapping[str, str]
     stamp: Mapping[str, Any]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def metric(self, *names: str) -> int:
         """The first of the named counters that the commit has, or 0."""
@@ -149,4 +150,5 @@ def _commit(entry: Mapping[str, Any]) -> Commit:
         operation=str(entry.get("operation", "")),
         metrics={k: str(v) for k, v in (entry.get("operationMetrics") or {}).items()},
         stamp=stamp if isinstance(stamp, dict) else {},
+        parameters=entry.get("operationParameters") or {},
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -57,6 +57,17 @@ class MergeRule:
     update: bool = True
 
 
+@dataclass(frozen=True)
+class Ground:
+    """What a merge builds on in place of the table as it is.
+
+    `rows` is compared with; `lay` makes the table hold these rows. It is called once, when nothing is left to refuse.
+    """
+
+    rows: DataFrame
+    lay: Callable[[], None]
+
+
 class UnmergeableRows(PermanentError):
     """Rows that cannot be merged: a null key, or several last changes of one key that differ."""
 
@@ -74,11 +85,13 @@ def merge(
     rule: MergeRule,
     slice_: Slice | None,
     evolve: bool = False,
+    ground: Ground | None = None,
 ) -> Written:
     """Bring the slice up to date with the frame, in one commit, or none where nothing changed.
 
     Raises `UnmergeableRows` for null keys and unorderable ties, `RowsOutsideSlice` for rows that the run does not own.
-    A rerun finds nothing to change and commits nothing. `evolve` lets the table gain columns.
+    A rerun finds nothing to change and commits nothing. `evolve` lets the table gain columns. `ground` takes the place
+    of the table's present rows.
     """
     _require_columns(rule, frame.columns, table.name)
     started = time.monotonic()
@@ -86,7 +99,8 @@ def merge(
     table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
     observation = Observation(f"merge_{uuid4().hex}")
     source = frames.counted(frames.guard(frame, slice_), table.contract, observation)
-    changes = _changes(source, _target(session, table, slice_, frame.schema), rule).persist()
+    present = ground.rows if ground else table.read(session)
+    changes = _changes(source, _target(present, slice_, frame.schema), rule).persist()
     try:
         counts = _count(changes, table, frame, slice_)
         _refuse(changes, counts, table, rule)
@@ -94,6 +108,8 @@ def merge(
         empty = set(counts) <= set(_NOT_IN_SOURCE)
         rows, violations = frames.nothing_observed(table.contract) if empty else frames.observed(observation)
         counts.pop("same", None)
+        if ground is not None:
+            ground.lay()
         if not any(counts.get(kind) for kind in _APPLIED):
             log = table.log()
             version = log.version if log else 0
@@ -135,9 +151,8 @@ def _require_columns(rule: MergeRule, columns: Sequence[str], table: str) -> Non
         )
 
 
-def _target(session: SparkSession, table: Table, slice_: Slice | None, schema: StructType) -> DataFrame:
+def _target(target: DataFrame, slice_: Slice | None, schema: StructType) -> DataFrame:
     """The slice as it is. Columns that the table is about to gain are null in it."""
-    target = table.read(session)
     if slice_ is not None:
         target = target.where(F.expr(slice_.predicate(target.schema)))
     gained = {f.name: F.lit(None).cast(f.dataType) for f in schema if f.name not in target.columns}

@@ -24,19 +24,24 @@ def restore(session: SparkSession, table: Table, version: int, stamp: Stamp, *, 
     Nobody else of the platform writes meanwhile. Where the table holds that already, as after a rerun, nothing is
     committed and `skipped` says so. Raises `TableMissing`, `VersionUnreadable`, `TableBusy`, `ConcurrentWrite`.
     """
-    started = time.monotonic()
     with commit_lock(table.uri, table=table.name, shared=False, timeout=lock_seconds):
-        log = table.log()
-        if log is None:
-            raise TableMissing(table.name)
-        source = version_to_read(log, table.name, version)
-        if files_of(log, source) == files_of(log, log.version):
-            reason = f"the table holds the rows of version {version} already; nothing was committed"
-            return Written(log.version, None, None, None, time.monotonic() - started, skipped=reason)
-        reach("before_commit", table.name)
-        _restore(session, table, source, stamp)
-        reach("after_commit", table.name)
-        log = table.log()
+        return restore_held(session, table, version, stamp)
+
+
+def restore_held(session: SparkSession, table: Table, version: int, stamp: Stamp) -> Written:
+    """`restore` for a caller that holds the table's commit lock, and goes on writing under it."""
+    started = time.monotonic()
+    log = table.log()
+    if log is None:
+        raise TableMissing(table.name)
+    source = version_to_read(log, table.name, version)
+    if files_of(log, source) == files_of(log, log.version):
+        reason = f"the table holds the rows of version {version} already; nothing was committed"
+        return Written(log.version, None, None, None, time.monotonic() - started, skipped=reason)
+    reach("before_commit", table.name)
+    _restore(session, table, source, stamp)
+    reach("after_commit", table.name)
+    log = table.log()
     commit = log.find(attempt=stamp.attempt, limit=10) if log else None
     if log is None or commit is None:
         raise TableMissing(table.name)

@@ -99,7 +99,16 @@ class Table:
                     self._clear_location()
                     self._create(session, schema, _RANDOM_FOLDERS if unfit else {})
         elif unfit and log.table.metadata().configuration.get("delta.randomizeFilePrefixes") != "true":
-            session.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({_assignments(_RANDOM_FOLDERS)})")
+            self.set_properties(session, _RANDOM_FOLDERS)
+
+    def properties_now(self) -> dict[str, str]:
+        """The properties that the table has at present; none where there is no table."""
+        log = self.log()
+        return {} if log is None else {k: v for k, v in log.table.metadata().configuration.items() if v is not None}
+
+    def set_properties(self, session: SparkSession, properties: Mapping[str, str]) -> None:
+        """Set these properties of the table and leave the others, in one commit."""
+        session.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({_assignments(properties)})")
 
     def _clear_location(self) -> None:
         """Remove a log without a commit. Delta takes such a folder for a table, and creates none in it."""
@@ -150,7 +159,7 @@ class Stamp:
     """Who writes: in the commit for people, and in the transaction identifier so that a retry does not repeat.
 
     `writer` is the asset: several may share a table. `origin` is the run, or the first run of a chain of automatic
-    retries; `attempt` is unique per try.
+    retries; `attempt` is unique per try. `facts` is what one kind of writer wants to find again in its commits.
     """
 
     table: str
@@ -159,6 +168,7 @@ class Stamp:
     run: str
     origin: str
     attempt: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def application(self) -> str:
@@ -168,7 +178,7 @@ class Stamp:
     def text(self) -> str:
         """The commit's user metadata."""
         facts = ("writer", "slice", "run", "origin", "attempt")
-        return json.dumps({name: getattr(self, name) for name in facts})
+        return json.dumps({name: getattr(self, name) for name in facts} | dict(self.facts))
 
 
 @dataclass(frozen=True)
@@ -182,7 +192,7 @@ class Written:
     seconds: float
     skipped: str | None = None
     changes: Mapping[str, int] = field(default_factory=dict)
-    details: Mapping[str, str | int] = field(default_factory=dict)
+    details: Mapping[str, str | int | Sequence[str]] = field(default_factory=dict)
 
     def counters(self) -> dict[str, Any]:
         """Files and bytes of the commit."""
