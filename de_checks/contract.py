@@ -92,13 +92,27 @@ class _Rows:
         self.lake, self.asset, self.contract, self.materialized = lake, asset, contract, materialized
 
     def count(self, keys: Sequence[Key]) -> dict[Key, Count]:
+        if self._is_stateful:
+            return {k: count_by_key(self._frame([k]), None, self.contract)[None] for k in keys}
         return count_by_key(self._frame(keys), self._slice(keys), self.contract)
 
     def examples(self, broken: Mapping[Key, Sequence[Rule]]) -> dict[Key, str]:
         """A Markdown table per key, with personal values masked."""
         keys = list(broken)
-        found = examples_by_key(self._frame(keys), self._slice(keys), self.contract, broken, EXAMPLES)
+        if self._is_stateful:
+            return {k: t for k in keys for t in self._examples([k], None, {None: broken[k]}).values()}
+        return self._examples(keys, self._slice(keys), broken)
+
+    def _examples(
+        self, keys: Sequence[Key], slice_: Slice | None, broken: Mapping[Key, Sequence[Rule]]
+    ) -> dict[Key, str]:
+        found = examples_by_key(self._frame(keys), slice_, self.contract, broken, EXAMPLES)
         return {key: _table(rows, self.contract) for key, rows in found.items() if rows}
+
+    @property
+    def _is_stateful(self) -> bool:
+        """Whether a partition has no rows of its own: it is judged by the table as its merge left it."""
+        return bool(self.asset.metadata.get("stateful"))
 
     def _frame(self, keys: Sequence[Key]) -> DataFrame:
         table = self.lake.table(self.asset.key, self.asset.metadata)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from de_checks.per_key import Key, Materialized, judged_before, preceding_materialization
+from de_checks.per_key import Key, Materialized, judged_before, latest_materializations, preceding_materialization
 from de_checks.violations import Count
 from de_resources.contract import Contract
+from de_resources.delta.merge_state import AFTER
 from de_resources.delta.metadata import VIOLATIONS
 
 WRITE = "counters of the write"
@@ -58,7 +59,12 @@ def _wrote_only(key: Key, write: Materialized) -> bool:
 
 
 def _was_good(instance: dg.DagsterInstance, check: dg.AssetCheckKey, key: Key, write: Materialized) -> bool:
-    before = preceding_materialization(instance, check.asset_key, key, write)
+    if AFTER in write.metadata:
+        # A stateful merge builds on the partition before it.
+        key = write.metadata[AFTER]
+        before = latest_materializations(instance, check.asset_key, [key]).get(key)
+    else:
+        before = preceding_materialization(instance, check.asset_key, key, write)
     if before is None:
         return True
     judged = judged_before(instance, check, key)

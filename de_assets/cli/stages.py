@@ -36,6 +36,8 @@ class Stage:
     """What the database has committed before the stage has to be in the topic first."""
     consumer: bool = False
     """Belongs to the other code location, which reads what this one publishes."""
+    one_by_one: bool = False
+    """Each partition builds on the one before it: a run for each, in order."""
 
 
 @dataclass
@@ -66,6 +68,7 @@ def stages() -> list[Stage]:
         Stage("enriched visits", _keys("silver/visits_enriched"), hourly),
         Stage("traffic and sessions", _keys("gold/visits_cube_daily", "gold/sessions"), daily),
         Stage("referrals", _keys("gold/referral_stats"), daily),
+        Stage("user activity", _keys("gold/user_activity"), daily, one_by_one=True),
         Stage("user snapshots", _keys("gold/users_snapshot"), daily, needs=CAPTURED),
         Stage("legacy visits", _keys("bronze/legacy_visits"), hourly, needs=("postgres",)),
         Stage("current legacy visits", _keys("silver/legacy_visits"), needs=("postgres",)),
@@ -134,6 +137,8 @@ def _selections(stage: Stage, landed: set[str], held_back: set[str]) -> Iterable
         wanted = [True] * len(keys)
     else:
         wanted = [key in landed and key not in held_back for key in keys]
+    if stage.one_by_one:
+        return [(key, key) for key, take in zip(keys, wanted, strict=True) if take]
     return contiguous(keys, wanted)
 
 

@@ -67,6 +67,34 @@ class ReferralStats(pa.DataFrameModel):
         }
 
 
+class UserActivity(pa.DataFrameModel):
+    """What each visitor did so far, up to the last day that was merged.
+
+    Grain: one visitor. A partition is a day that was added; no row belongs to one day.
+    """
+
+    user_id: T.StringType = pa.Field(nullable=False, description="Pseudonymous visitor")
+    first_seen: T.TimestampType = pa.Field(nullable=False, description="First visit")
+    last_seen: T.TimestampType = pa.Field(nullable=False, description="Last visit")
+    visits: T.LongType = pa.Field(nullable=False, gt=0, description="Number of page views so far")
+    days: T.LongType = pa.Field(nullable=False, gt=0, description="Number of days with a visit so far")
+
+    class Config:
+        """Counts only grow, and so must count every day once."""
+
+        name = "gold.user_activity"
+        metadata = {
+            "owner": OWNER,
+            "key": ["user_id"],
+            # A day can be corrected as long as the versions before it are kept.
+            "properties": {
+                "delta.deletedFileRetentionDuration": "interval 30 days",
+                "delta.logRetentionDuration": "interval 60 days",
+            },
+            "rules": {"last_not_before_first": "last_seen >= first_seen", "a_visit_on_each_day": "days <= visits"},
+        }
+
+
 class Sessions(pa.DataFrameModel):
     """Visits of one user without a pause of 30 minutes or more, within one day.
 

@@ -1,6 +1,13 @@
 """Gold: what people and other teams read."""
 
-from de_assets.gold import referral_stats, sessions, users_by_country, users_snapshot, visits_cube_daily
+from de_assets.gold import (
+    referral_stats,
+    sessions,
+    user_activity,
+    users_by_country,
+    users_snapshot,
+    visits_cube_daily,
+)
 
 assets = [
     visits_cube_daily.visits_cube_daily,
@@ -8,6 +15,7 @@ assets = [
     sessions.sessions,
     users_snapshot.users_snapshot,
     users_by_country.users_by_country,
+    user_activity.user_activity,
 ]
 checks = [
     *visits_cube_daily.checks,
@@ -15,4 +23,5 @@ checks = [
     *sessions.checks,
     *users_snapshot.checks,
     *users_by_country.checks,
+    *user_activity.checks,
 ]

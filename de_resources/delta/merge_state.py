@@ -18,6 +18,8 @@ from de_resources.errors import PermanentError
 
 FACT = "stateful"
 """Under this name a stamp holds `step` (`restore`, `clear` or `merge`), `after` and `replay`."""
+AFTER = "stateful/after"
+"""Metadata of a materialisation: the partition on which it was merged, `nothing` for the first."""
 
 _NO_ROWS = HOUSEKEEPING | {
     "CREATE TABLE",

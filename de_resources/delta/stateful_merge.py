@@ -24,7 +24,7 @@ from de_resources.delta.crash_points import reach
 from de_resources.delta.frames import conform
 from de_resources.delta.merge import Ground, MergeRule
 from de_resources.delta.merge import merge as merge_rows
-from de_resources.delta.merge_state import Entry, MergeState, facts
+from de_resources.delta.merge_state import AFTER, Entry, MergeState, facts
 from de_resources.delta.restore import restore_held
 from de_resources.delta.stateful_plan import Basis, NoOrder, Plan, StateGone, Turn, planned
 from de_resources.delta.statements import stamped
@@ -87,7 +87,8 @@ def read(
     entry = state.as_of(last, order, table.name)
     basis = Basis(last, entry)
     if last == order[-1] or entry == state.newest:
-        return table.read(session), basis
+        # Pinned: a frame without a version would follow what another run commits until it is computed.
+        return table.read(session, state.version), basis
     if entry is None and state.complete:
         return table.read(session).limit(0), basis
     return _travelled(session, table, state, entry, last, order[0]), basis
@@ -150,7 +151,7 @@ def _details(turn: Turn, plan: Plan) -> dict[str, str | int | Sequence[str]]:
     taken_back = "not" if plan.back_to is None else f"to version {plan.back_to}"
     return {
         "slice": turn.key,
-        "stateful/after": plan.after.key if plan.after else "nothing",
+        AFTER: plan.after.key if plan.after else "nothing",
         "stateful/taken_back": "cleared" if plan.clear else taken_back,
-        "stateful/replay": plan.replay,
+        "stateful/replay": list(plan.replay),
     }

@@ -187,6 +187,23 @@ def understood(line: bytes) -> dict[str, Any] | None:
     return visit if visit.get("visit_id") else None
 
 
+@pytest.mark.pattern("stateful_merger")
+def test_the_activity_of_users_adds_up_over_the_days(lakehouse: Lakehouse) -> None:
+    times: dict[object, list[datetime]] = {}
+    for row in lakehouse.rows("silver/visits_enriched"):
+        times.setdefault(row["user_id"], []).append(row["event_time"])  # type: ignore[arg-type]
+    found = {row.pop("user_id"): row for row in lakehouse.rows("gold/user_activity")}
+    assert found == {
+        user: {
+            "first_seen": min(moments),
+            "last_seen": max(moments),
+            "visits": len(moments),
+            "days": len({moment.date() for moment in moments}),
+        }
+        for user, moments in times.items()
+    }
+
+
 def test_sessions_hold_every_visit_once_and_respect_the_gap(lakehouse: Lakehouse) -> None:
     times: dict[object, list[datetime]] = {}
     for row in lakehouse.rows("silver/visits_enriched"):

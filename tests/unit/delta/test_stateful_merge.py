@@ -97,27 +97,26 @@ def test_a_rerun_of_day_three_and_the_days_after_it_equal_one_clean_run_compacti
     history: History,
 ) -> None:
     """Random inserts, updates and soft deletes; day 3 is corrected before it is run again."""
-    chance = random.Random(7)
+    chance = random.Random(7)  # noqa: S311 - the same days in every run
     for day in history.days:
-        ids = chance.sample(range(12), 5)
+        # Days of new ids only add a file, and so leave something to compact.
+        ids = range(100 * day, 100 * day + 3) if day in (2, 5, 10) else chance.sample(range(12), 5)
         history.days[day] = [(i, f"{day}/{i}", chance.random() < 0.3) for i in ids]
     for day in history.days:
         history.run(day)
         if day in (2, 5, 10):
             compact(history.spark, history.table, history.stamp())
     assert history.rows() == history.clean(range(1, 11))
-    assert "OPTIMIZE" in history.operations
+    assert history.operations.count("OPTIMIZE") == 3
     assert not {"RESTORE", "DELETE"} & set(history.operations), "a normal run restores nothing"
     assert history.keys() == list(DAYS)
 
     history.days[3] = [(1, "corrected", False), (99, "new", False)]
     written = history.run(3)
-    assert written.details["stateful/replay"] == DAYS[3:]
+    assert written.details["stateful/replay"] == list(DAYS[3:])
     assert written.details["stateful/after"] == DAYS[1]
     assert history.rows() == history.clean([1, 2, 3])
-    compact(history.spark, history.table, history.stamp())
-    for day in range(4, 11):
-        assert history.run(day).details["stateful/taken_back"] == "not"
+    history.fill(range(4, 11))
     assert history.rows() == history.clean(range(1, 11))
     assert history.state.replay == ()
     assert history.operations.count("RESTORE") == 1
@@ -137,20 +136,19 @@ def test_the_first_partition_clears_the_table_and_marks_the_rest(history: Histor
 def test_later_partitions_wait_for_the_replay_of_earlier_ones_and_a_gap_in_the_calendar_is_none(
     history: History,
 ) -> None:
-    history.fill([1, 2, 4, 5])  # nobody ever ran day 3, and nobody waits for it
+    history.fill([1, 2, 4])  # nobody ever ran day 3, and nobody waits for it
     history.run(2)
     before = history.log.version
-    for day in (5, 7):
-        with pytest.raises(ReplayFirst, match=f"up to `{DAYS[day - 1]}` are not in it again: `{DAYS[3]}`") as caught:
-            history.run(day)
-    assert caught.value.missing == (DAYS[3], DAYS[4])
+    with pytest.raises(ReplayFirst, match=f"up to `{DAYS[6]}` are not in it again: `{DAYS[3]}`") as caught:
+        history.run(7)
+    assert caught.value.missing == (DAYS[3],)
     assert history.log.version == before
-    history.fill([4, 5, 7])
-    assert history.rows() == history.clean([1, 2, 4, 5, 7])
-    late = history.run(3)  # for the first time, though later days are in
-    assert late.details["stateful/replay"] == (DAYS[3], DAYS[4], DAYS[6])
-    history.fill([4, 5, 7])
-    assert history.rows() == history.clean([1, 2, 3, 4, 5, 7])
+    history.fill([4])
+    assert history.rows() == history.clean([1, 2, 4])
+    late = history.run(3)  # for the first time, though a later day is in
+    assert late.details["stateful/replay"] == [DAYS[3]]
+    history.fill([4])
+    assert history.rows() == history.clean([1, 2, 3, 4])
 
 
 def test_a_vacuumed_version_is_refused_before_anything_changes_and_the_first_partition_is_the_way_out(
@@ -200,9 +198,9 @@ def test_a_day_that_changes_nothing_has_its_place_in_the_order(history: History)
     assert {f for f in history.log.files().column("path").to_pylist()} == before, "no file was written"
     history.fill([4])
     assert history.keys() == list(DAYS[:4])
-    assert history.run(3).details["stateful/replay"] == (DAYS[3],)
+    assert history.run(3).details["stateful/replay"] == [DAYS[3]]
     history.days[2] = [(1, "it changes after all", False)]
-    assert history.run(2).details["stateful/replay"] == (DAYS[2], DAYS[3])
+    assert history.run(2).details["stateful/replay"] == [DAYS[2], DAYS[3]]
     history.fill([3, 4])
     assert history.rows() == history.clean([1, 2, 3, 4])
 
@@ -237,26 +235,25 @@ def test_a_restore_by_hand_and_the_tables_settings_are_understood(history: Histo
     history.fill([1, 2, 3])
     history.spark.sql(f"RESTORE TABLE {history.table.sql} TO VERSION AS OF {history.state.entries[0].version}")
     assert (history.keys(), history.state.replay) == ([DAYS[0]], DAYS[1:3])
-    history.fill([2, 3])
+    history.fill([2])
     history.table.set_properties(history.spark, {"delta.deletedFileRetentionDuration": "interval 30 days"})
     history.run(2)
     assert history.table.properties_now()["delta.deletedFileRetentionDuration"] == "interval 30 days"
-    history.fill([3])
-    assert history.rows() == history.clean([1, 2, 3])
+    assert history.rows() == history.clean([1, 2])
 
 
 def test_a_log_that_no_longer_reaches_back_refuses_old_partitions_and_takes_new_ones(
     spark: SparkSession, table: MakeTable, stamp: MakeStamp
 ) -> None:
     history = History(spark, table(properties={"delta.checkpointInterval": "2"}), stamp)
-    history.fill([1, 2, 3, 4])
+    history.fill([1, 2, 3])
     log = Path(history.table.uri) / "_delta_log"
-    for version in range(4):
+    for version in range(2):
         (log / f"{version:020}.json").unlink()
     assert not history.state.complete
-    history.fill([5])
+    history.fill([4])
     before = history.log.version
-    with pytest.raises(StateGone, match="the log no longer tells"):
+    with pytest.raises(StateGone, match="the log no longer tells which partitions"):
         history.run(2)
     assert history.log.version == before
     history.run(1)

@@ -1,0 +1,43 @@
+"""Is every partition that was taken out of a stateful table in it again? Guard of the *Stateful Merger*."""
+
+import dagster as dg
+
+from de_checks.patterns import carries
+from de_checks.subject import Subject, spec_of
+from de_resources.delta.merge_state import MergeState
+from de_resources.lake import Lake
+
+
+def replay_check(asset: Subject, *, name: str = "nothing_awaits_replay") -> dg.AssetChecksDefinition:
+    """A check of the table as a whole: a rerun of an old partition took later ones out, and all of them are back.
+
+    It warns, since a replay under way is no error. Reads the table's log, no data. Needs the resource `lake`.
+    Metadata: `stateful/replay` (the partitions to run, in order), `stateful/partitions` (how many are in) and
+    `stateful/newest`.
+    """
+    spec = spec_of(asset)
+
+    @dg.asset_check(
+        asset=spec.key,
+        name=name,
+        description="Every partition that a rerun took out of the table has been merged again.",
+        metadata=carries("stateful_merger"),
+    )
+    def nothing_awaits_replay(lake: Lake) -> dg.AssetCheckResult:
+        state = MergeState.of(lake.table(spec.key, spec.metadata).log(), spec.key.to_user_string())
+        waiting = list(state.replay)
+        told = (
+            f"Run {len(waiting)} partition(s) in order, from `{waiting[0]}` on." if waiting else "Nothing is missing."
+        )
+        return dg.AssetCheckResult(
+            passed=not waiting,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=told,
+            metadata={
+                "stateful/replay": waiting,
+                "stateful/partitions": len(state.entries),
+                "stateful/newest": state.newest.key if state.newest else "none",
+            },
+        )
+
+    return nothing_awaits_replay
