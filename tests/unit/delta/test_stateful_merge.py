@@ -279,8 +279,9 @@ def test_a_run_that_computed_with_a_state_that_was_replayed_since_is_refused(his
     with pytest.raises(StateMoved, match=f"after `{DAYS[0]}`"):
         history.run(2, basis=basis)
     assert history.log.version == before
-    _, basis = read(history.spark, history.table, "silver/rows", [DAYS[0]], DAYS)
+    frame, basis = read(history.spark, history.table, "silver/rows", [DAYS[0]], DAYS)
     history.run(2, basis=basis)
+    assert sorted((tuple(r) for r in frame.collect()), key=repr) == history.clean([1]), "computed late, it stays"
 
 
 def test_the_table_is_read_as_it_was_after_a_partition(history: History) -> None:
