@@ -174,19 +174,21 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         session = self._config.spark.spark_session
         itself = _reads_itself(context)
         optional = itself or (context.definition_metadata or {}).get("if_missing") == "empty"
-        try:
-            if not as_of_partition:
-                return table.read(session)
+        empty = table.contract.struct_type() if optional and table.contract else None
+        if as_of_partition:
             asset = context.asset_key.to_user_string()
             order = order_of(asset, context.asset_partitions_def)
-            frame, basis = stateful.read(session, table, asset, context.asset_partition_keys, order)
+            keys = context.asset_partition_keys
+            frame, basis = stateful.read(session, table, asset, keys, order, if_missing=empty)
             if itself:
                 self._bases[table.uri] = basis
             return frame
+        try:
+            return table.read(session)
         except TableMissing:
-            if not optional or table.contract is None:
+            if empty is None:
                 raise
-            return session.createDataFrame([], table.contract.struct_type())
+            return session.createDataFrame([], empty)
 
     def _write(
         self,

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from de_resources.delta.crash_points import reach
 from de_resources.delta.frames import conform
@@ -72,18 +73,28 @@ def merge(
 
 
 def read(
-    session: SparkSession, table: Table, writer: str, keys: Sequence[str], order: Sequence[str]
+    session: SparkSession,
+    table: Table,
+    writer: str,
+    keys: Sequence[str],
+    order: Sequence[str],
+    *,
+    if_missing: StructType | None = None,
 ) -> tuple[DataFrame, Basis | None]:
     """The table as it was after the last of the partitions `keys`, and what that rests on; no keys: without rows.
 
-    A version that was only compacted since is read in its compacted form. Raises `ReplayFirst`, `StateGone` and
-    `TableMissing`.
+    A version that was only compacted since is read in its compacted form. A table that does not exist has the columns
+    `if_missing` and no rows. Raises `ReplayFirst`, `StateGone`, and `TableMissing` where no columns are given.
     """
     log = table.log()
     state = MergeState.of(log, writer)
-    if not keys:
+    asked = set(keys)
+    last = next((key for key in reversed(order) if key in asked), None)
+    if log is None and if_missing is not None:
+        # Another run may create the table before this one merges: that nothing was there is a basis as well.
+        return session.createDataFrame([], if_missing), Basis(last, None) if last else None
+    if last is None:
         return table.read(session).limit(0), None
-    last = max(keys, key=list(order).index)
     entry = state.as_of(last, order, table.name)
     basis = Basis(last, entry)
     if last == order[-1] or entry == state.newest:

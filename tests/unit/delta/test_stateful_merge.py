@@ -272,7 +272,12 @@ def test_a_retry_of_the_same_run_is_skipped_and_a_new_run_is_not(history: Histor
 
 
 def test_a_run_that_computed_with_a_state_that_was_replayed_since_is_refused(history: History) -> None:
+    columns = history.spark.createDataFrame([], SCHEMA).schema
+    nothing, basis = read(history.spark, history.table, "silver/rows", [DAYS[0]], DAYS, if_missing=columns)
+    assert nothing.collect() == []
     history.fill([1])
+    with pytest.raises(StateMoved):
+        history.run(2, basis=basis)
     _, basis = read(history.spark, history.table, "silver/rows", [DAYS[0]], DAYS)
     history.run(1)
     before = history.log.version
