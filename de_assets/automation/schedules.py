@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from de_assets.automation.late_days import days_of, plan
+from de_assets.late_days import days_of, plan
 from de_assets.partitions import LATE_WINDOW_DAYS, daily
 from de_assets.sources.landing import DEVICES, is_ready
 from de_assets.sources.landing_zone import LandingZone

@@ -7,9 +7,9 @@ import dagster as dg
 import typer
 from rich.table import Table
 
-from de_assets.automation.late_days import LOOK_BACK, Late, Plan, days_of
-from de_assets.automation.late_days import plan as planned
 from de_assets.cli.app import app, console, explained
+from de_assets.late_days import LOOK_BACK, Late, Plan, days_of
+from de_assets.late_days import plan as planned
 from de_resources.errors import PermanentError
 
 

@@ -58,6 +58,7 @@ def test_automation_is_on_from_the_first_start() -> None:
     assert set(sensors.values()) == {dg.DefaultSensorStatus.RUNNING}
     assert [(s.name, s.default_status) for s in defs.schedules] == [
         ("devices_reload", dg.DefaultScheduleStatus.RUNNING),
+        ("referral_stats_daily", dg.DefaultScheduleStatus.RUNNING),
         ("maintenance_nightly", dg.DefaultScheduleStatus.RUNNING),
     ]
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from de_assets.automation.late_days import Late, plan
+from de_assets.late_days import Late, plan
 
 pytestmark = pytest.mark.pattern("static_late_data_integrator")
 
