@@ -6,13 +6,14 @@ once for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
-from itertools import pairwise
 
 import dagster as dg
+
+from de_assets.ranges import contiguous
 
 LOOK_BACK = "look_back_days"
 """Metadata of an asset: how many days before its own a run rewrites."""
@@ -39,9 +40,9 @@ class Plan:
 
     def ranges(self, late: Late = Late.BESIDE) -> list[Range]:
         """Runs of consecutive days, in the order in which they are to be launched."""
-        asked, before = list(_ranges(self.asked)), list(_ranges(self.look_back))
+        asked, before = _ranges(self.asked), _ranges(self.look_back)
         if late is Late.BESIDE:
-            return list(_ranges([*self.asked, *self.look_back]))
+            return _ranges([*self.asked, *self.look_back])
         return [*before, *asked] if late is Late.BEFORE else [*asked, *before]
 
 
@@ -61,13 +62,10 @@ def days_of(partitions: dg.TimeWindowPartitionsDefinition) -> list[date]:
     return [date.fromisoformat(key) for key in partitions.get_partition_keys()]
 
 
-def _ranges(days: Sequence[date]) -> Iterator[Range]:
-    ordered = sorted(days)
-    if not ordered:
-        return
-    start = ordered[0]
-    for earlier, later in pairwise(ordered):
-        if later - earlier > timedelta(days=1):
-            yield start, earlier
-            start = later
-    yield start, ordered[-1]
+def days_between(first: date, last: date) -> list[date]:
+    """The days from the first to the last, both included; none where the last comes before the first."""
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
+
+
+def _ranges(days: Sequence[date]) -> list[Range]:
+    return [(group[0], group[-1]) for group in contiguous(days, timedelta(days=1))]

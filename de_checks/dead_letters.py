@@ -92,6 +92,4 @@ def compare(
     told = f"{dead.rows:,} of {total:,} records are dead letters ({share:.1%})"
     if share <= limit or dead.rows < at_least:
         return Verdict(True, f"{told}.", figures)
-    if accepted:
-        return Verdict(True, f"{told}; accepted by a person: {accepted}.", {**figures, "accepted": accepted})
-    return Verdict(False, f"{told}, more than the accepted {limit:.0%}.", figures)
+    return Verdict(False, f"{told}, more than the accepted {limit:.0%}.", figures).accepted_for(accepted)

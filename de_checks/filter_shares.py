@@ -11,9 +11,10 @@ from typing import Any
 
 import dagster as dg
 
-from de_checks.baselines import Season, earlier_keys
+from de_checks.baselines import Season
+from de_checks.history import good_before
 from de_checks.patterns import carries
-from de_checks.per_key import Key, Materialized, Verdict, evaluate, judged_before, spec_for
+from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
 from de_checks.subject import Subject
 from de_resources.delta.metadata import FILTER_CONDITIONS, FILTER_ROWS_IN
 
@@ -60,7 +61,8 @@ def filter_check(
         def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
             verdicts: dict[Key, Verdict] = {}
             for key, current in materialized.items():
-                earlier = _history(context.instance, spec, key, current, (against, history), verdicts)
+                good = good_before(context.instance, spec, key, current, against, verdicts)
+                earlier = list(islice((figures[SHARES] for _, figures in good if figures[SHARES]), history))
                 verdicts[key] = compare(shares(current.metadata), earlier, tolerance)
             return verdicts
 
@@ -97,27 +99,6 @@ def compare(current: Shares | None, earlier: list[Shares], tolerance: float) -> 
     if not odd:
         return Verdict(True, f"{told}.", figures)
     return Verdict(False, f"{told}: more than {tolerance:.0%} of the rows apart.", figures)
-
-
-def _history(
-    instance: dg.DagsterInstance,
-    spec: dg.AssetCheckSpec,
-    key: Key,
-    current: Materialized,
-    window: tuple[Season, int],
-    fresh: Mapping[Key, Verdict],
-) -> list[Shares]:
-    """Shares of the nearest good partitions; `fresh` are this run's verdicts, newer than any recorded one."""
-    season, limit = window
-    if key is None or spec.partitions_def is None:
-        others = (j for j in judged_before(instance, spec.key, key) if j.storage_id != current.storage_id)
-        return [j.metadata[SHARES] for j in islice((j for j in others if j.passed), limit)]
-    found = []
-    for earlier in islice(earlier_keys(spec.partitions_def, key, season), limit):
-        latest: Any = fresh.get(earlier) or next(iter(judged_before(instance, spec.key, earlier, limit=1)), None)
-        if latest is not None and latest.passed and latest.metadata.get(SHARES):
-            found.append(latest.metadata[SHARES])
-    return found
 
 
 def _rounded(shares: Shares) -> dict[str, float]:

@@ -50,6 +50,13 @@ class Verdict:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
 
+    def accepted_for(self, reason: str | None) -> Verdict:
+        """A person lets it pass, for a reason that is recorded. Without figures there is nothing to accept."""
+        if self.passed or not reason or not self.metadata:
+            return self
+        told = f"Accepted by a person: {reason}. Without that: {self.description}"
+        return Verdict(True, told, {**self.metadata, "accepted": reason})
+
 
 @dataclass(frozen=True)
 class Materialized:

@@ -5,13 +5,13 @@ Rows come from the metadata of materialisations: no engine, no table is touched.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import dagster as dg
 
-from de_checks.baselines import NoSeason, Season, earlier_keys, time_dimension
+from de_checks.baselines import NoSeason, Season, time_dimension
+from de_checks.history import good_before
 from de_checks.patterns import carries
-from de_checks.per_key import Key, Materialized, Verdict, evaluate, judged_before, spec_for
+from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
 from de_checks.subject import Subject, spec_of
 
 ACCEPT_TAG = "de/volume_accepted"
@@ -70,7 +70,7 @@ def volume_check(
             for key, current in materialized.items():
                 baseline = _baseline(context.instance, spec, key, current, against, verdicts)
                 verdict = compare(current.rows, baseline, tolerance, min_rows)
-                verdicts[key] = _accepted(verdict, context.run.tags.get(ACCEPT_TAG))
+                verdicts[key] = verdict.accepted_for(context.run.tags.get(ACCEPT_TAG))
             return verdicts
 
         yield from evaluate(context, spec, judge)
@@ -95,14 +95,11 @@ def _baseline(
     fresh: Mapping[Key, Verdict],
 ) -> Baseline | None:
     """The nearest good state; `fresh` are this run's verdicts, which are newer than any recorded one."""
-    if key is None or spec.partitions_def is None or time_dimension(spec.partitions_def) is None:
-        others = (j for j in judged_before(instance, spec.key, key) if j.storage_id != current.storage_id)
-        return next((Baseline(j.metadata[ROWS], "the last good load") for j in others if j.passed), None)
-    for earlier in earlier_keys(spec.partitions_def, key, season):
-        latest: Any = fresh.get(earlier) or next(iter(judged_before(instance, spec.key, earlier, limit=1)), None)
-        if latest is not None and latest.passed:
-            return Baseline(latest.metadata[ROWS], earlier)
-    return None
+    nearest = next(good_before(instance, spec, key, current, season, fresh), None)
+    if nearest is None:
+        return None
+    partition, figures = nearest
+    return Baseline(figures[ROWS], partition or "the last good load")
 
 
 def compare(rows: int | None, baseline: Baseline | None, tolerance: tuple[float, float], min_rows: int) -> Verdict:
@@ -126,14 +123,4 @@ def compare(rows: int | None, baseline: Baseline | None, tolerance: tuple[float,
         return Verdict(True, f"{change}.", figures)
     return Verdict(
         False, f"{change}: {'less' if ratio < low else 'more'} than the accepted {low:g}x-{high:g}x.", figures
-    )
-
-
-def _accepted(verdict: Verdict, reason: str | None) -> Verdict:
-    if verdict.passed or not reason or ROWS not in verdict.metadata:
-        return verdict
-    return Verdict(
-        True,
-        f"Accepted by a person: {reason}. Without that: {verdict.description}",
-        {**verdict.metadata, "accepted": reason},
     )

@@ -9,8 +9,8 @@ import dagster as dg
 
 from benchmarks.workbench import QUIET
 from de_assets.bronze.visits import landed_visits
-from de_assets.cli.stages import RANGE_END, RANGE_START
 from de_assets.partitions import hourly
+from de_assets.ranges import range_tags
 from de_assets.resources import resources
 from de_resources.spark import close_connections
 
@@ -18,7 +18,7 @@ from de_resources.spark import close_connections
 def main() -> int:
     """0 when the run succeeded."""
     keys = hourly.get_partition_keys()
-    tags = {RANGE_START: keys[0], RANGE_END: keys[-1]}
+    tags = range_tags(keys[0], keys[-1])
     with dg.DagsterInstance.get() as instance:
         result = dg.materialize(
             [landed_visits], instance=instance, resources=resources(), tags=tags, run_config=QUIET, raise_on_error=False

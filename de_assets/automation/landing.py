@@ -22,6 +22,7 @@ import dagster as dg
 
 from de_assets.dataset import pattern_tags
 from de_assets.partitions import CALENDAR, hourly
+from de_assets.ranges import contiguous, range_tags
 from de_assets.sources.landing import MARKER, data_files, hour_folder
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import LANDED_VISITS
@@ -103,7 +104,7 @@ def make_plan(
     # What failed and was landed anew since is another folder, which nobody has read.
     tried = {hour for hour in failed if seen.get(hour) in (None, looks[hour])}
     free = [hour for hour in sorted(looks) if hour not in {*read, *running, *tried}]
-    ranges = _contiguous(free)[:RUNS_PER_TICK]
+    ranges = contiguous(free, timedelta(hours=1), at_most=HOURS_PER_RUN)[:RUNS_PER_TICK]
     requested = {hour for hours in ranges for hour in hours}
     changed = [hour for hour in sorted(read) if seen.get(hour, looks[hour]) != looks[hour]]
     known = {
@@ -112,16 +113,6 @@ def make_plan(
         **{hour: looks[hour] for hour in (*read, *tried, *requested)},
     }
     return Plan(ranges, changed, dict(sorted(known.items())[-WATCHED_HOURS:]))
-
-
-def _contiguous(hours: list[datetime]) -> list[list[datetime]]:
-    ranges: list[list[datetime]] = []
-    for hour in hours:
-        if ranges and hour - ranges[-1][-1] == timedelta(hours=1) and len(ranges[-1]) < HOURS_PER_RUN:
-            ranges[-1].append(hour)
-        else:
-            ranges.append([hour])
-    return ranges
 
 
 def _taken(
@@ -142,8 +133,7 @@ def _request(hours: list[datetime], looks: Mapping[datetime, str]) -> dg.RunRequ
     run_key = f"{first}..{last}@{identity}"
     if len(hours) == 1:
         return dg.RunRequest(run_key=run_key, partition_key=first)
-    tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
-    return dg.RunRequest(run_key=run_key, tags=tags)
+    return dg.RunRequest(run_key=run_key, tags=range_tags(first, last))
 
 
 def _report(hour: datetime) -> dg.AssetObservation:

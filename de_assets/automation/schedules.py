@@ -7,6 +7,7 @@ import dagster as dg
 
 from de_assets.late_days import days_of, plan
 from de_assets.partitions import LATE_WINDOW_DAYS, daily
+from de_assets.ranges import range_tags
 from de_assets.sources.landing import DEVICES, is_ready
 from de_assets.sources.landing_zone import LandingZone
 
@@ -44,8 +45,5 @@ def referral_stats_daily(context: dg.ScheduleEvaluationContext) -> Iterator[dg.R
     for first, last in ranges:
         yield dg.RunRequest(
             run_key=f"{yesterday}",
-            tags={
-                "dagster/asset_partition_range_start": first.isoformat(),
-                "dagster/asset_partition_range_end": last.isoformat(),
-            },
+            tags=range_tags(first.isoformat(), last.isoformat()),
         )

@@ -1,6 +1,6 @@
 """`de plan`: what a backfill over given days would compute, before anybody launches it."""
 
-from datetime import date, timedelta
+from datetime import date
 from typing import Annotated
 
 import dagster as dg
@@ -8,8 +8,9 @@ import typer
 from rich.table import Table
 
 from de_assets.cli.app import app, console, explained
-from de_assets.late_days import LOOK_BACK, Late, Plan, days_of
+from de_assets.late_days import LOOK_BACK, Late, Plan, days_between, days_of
 from de_assets.late_days import plan as planned
+from de_assets.ranges import RANGE_END, RANGE_START
 from de_resources.errors import PermanentError
 
 
@@ -71,16 +72,14 @@ def _days(first: str, last: str) -> list[date]:
         raise NotADay(f"{first} {last}") from None
     if end < start:
         raise NotADay(f"{first} {last}")
-    return [start + timedelta(days=n) for n in range((end - start).days + 1)]
+    return days_between(start, end)
 
 
 def _table(found: Plan, late: Late) -> Table:
-    table = Table(
-        "run", "dagster/asset_partition_range_start", "dagster/asset_partition_range_end", "days", "asked", "look-back"
-    )
+    table = Table("run", RANGE_START, RANGE_END, "days", "asked", "look-back")
     asked = set(found.asked)
     for number, (start, end) in enumerate(found.ranges(late), 1):
-        days = [start + timedelta(days=n) for n in range((end - start).days + 1)]
+        days = days_between(start, end)
         own = sum(day in asked for day in days)
         table.add_row(str(number), str(start), str(end), str(len(days)), str(own), str(len(days) - own))
     return table

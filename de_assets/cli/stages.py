@@ -12,6 +12,7 @@ from dagster import AssetKey, DagsterInstance, Definitions
 
 from de_assets.dashboards import definitions as dashboards
 from de_assets.partitions import daily, hourly
+from de_assets.ranges import range_tags
 from de_assets.sources.capture import USERS_CAPTURE
 from de_assets.sources.landing_zone import LandingZone
 from de_resources.capture import CaptureBehind, CaptureSource, SlotLost, status, wait_until_captured
@@ -20,7 +21,6 @@ from de_resources.settings import Settings
 
 CAPTURED = ("postgres", "kafka", "capture")
 CAPTURE_SECONDS = 60.0
-RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -162,7 +162,7 @@ def _run(
 ) -> None:
     location = dashboards.defs if stage.consumer else defs
     job = location.resolve_implicit_global_asset_job_def()
-    tags = {RANGE_START: selection[0], RANGE_END: selection[1]} if selection else {}
+    tags = range_tags(*selection) if selection else {}
     result = job.execute_in_process(
         instance=instance,
         asset_selection=list(stage.assets),

@@ -45,7 +45,7 @@ def referral_stats(context: dg.AssetExecutionContext, visits: DataFrame, late: D
         days=days,
         window_days=LATE_WINDOW_DAYS,
     )
-    return ObservedFrame(by_referral(told.frame), told.tell)
+    return told.transform(by_referral)
 
 
 def by_referral(visits: DataFrame) -> DataFrame:

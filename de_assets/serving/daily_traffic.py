@@ -48,7 +48,7 @@ def served_traffic(
     context: dg.AssetExecutionContext, cube: DataFrame, database: PostgresDatabase
 ) -> Iterator[dg.Output[None]]:
     """Replace the run's days, one transaction per day."""
-    rows = {relation: list(found) for relation, found in by_relation(cube).items()}
+    rows = by_relation(cube)
     # Of the step in this run, and of the run itself.
     attempt = 1 + context.retry_number + int(context.run.tags.get("dagster/retry_number", 0))
     counts = dict.fromkeys((relation.name for relation in rows), 0)

@@ -6,7 +6,6 @@ stays beside the computed columns).
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 
 import dagster as dg
@@ -18,7 +17,7 @@ from de_assets.contracts.visits import Visits, VisitsLate
 from de_assets.dataset import dataset
 from de_assets.partitions import calendar_now, hourly
 from de_assets.transforms.filter_interceptor import intercept
-from de_assets.transforms.late_data_detector import split_late
+from de_assets.transforms.late_data_detector import on_time_conditions, split_late
 from de_assets.transforms.windowed_deduplicator import number_copies
 from de_checks.contract import contract_check
 from de_checks.filter_shares import filter_check
@@ -52,7 +51,7 @@ def valid_visits(landed: DataFrame) -> Iterator[dg.Output[DataFrame] | dg.Output
     try:
         yield dg.Output(late_visits(numbered), "late")
         valid = intercept(numbered, CONDITIONS, window="landing_hour")
-        yield dg.Output(replace(valid, frame=in_event_hour(valid.frame)), "valid")
+        yield dg.Output(valid.transform(in_event_hour), "valid")
     finally:
         numbered.unpersist()
 
@@ -60,8 +59,7 @@ def valid_visits(landed: DataFrame) -> Iterator[dg.Output[DataFrame] | dg.Output
 COPY = "copy"
 CONDITIONS = {
     "first_copy": f"{COPY} = 1",
-    "not_late": "event_time >= landing_hour",
-    "not_in_the_future": "event_time < landing_hour + INTERVAL 1 HOUR",
+    **on_time_conditions("event_time", "landing_hour"),
 }
 """What makes a landed visit a valid one, in this order."""
 

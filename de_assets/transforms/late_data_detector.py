@@ -9,12 +9,21 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from de_resources.delta.literals import identifier
+
 LATENESS = "lateness_seconds"
 
 
+def on_time_conditions(event_time: str, window_start: str, length: str = "INTERVAL 1 HOUR") -> dict[str, str]:
+    """What makes an event one of the half-open window that starts at `window_start`: SQL predicates by name."""
+    time, start = identifier(event_time), identifier(window_start)
+    return {"not_late": f"{time} >= {start}", "not_in_the_future": f"{time} < {start} + {length}"}
+
+
 def is_on_time(event_time: str, window_start: str, length: str = "INTERVAL 1 HOUR") -> Column:
-    """Whether the event lies in the half-open window that starts at `window_start`."""
-    return (F.col(event_time) >= F.col(window_start)) & (F.col(event_time) < F.col(window_start) + F.expr(length))
+    """Whether the event lies in the window: all `on_time_conditions` hold."""
+    not_late, not_in_the_future = on_time_conditions(event_time, window_start, length).values()
+    return F.expr(not_late) & F.expr(not_in_the_future)
 
 
 def split_late(frame: DataFrame, event_time: str, window_start: str) -> tuple[DataFrame, DataFrame]:

@@ -5,7 +5,7 @@ Source: pattern *Static Late Data Integrator*. The window is fixed: what comes l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from uuid import uuid4
 
@@ -26,8 +26,7 @@ def integrate_late(
 
     A late row belongs to the day of its event, if it landed no more than `window_days` days after it. The columns are
     those of `on_time`, which `late` has too, with `event_date` and `is_late`. Rows that landed on one of the `days` and
-    belong to no day that can still be computed are told per landing day as `late/ignored`: they are older than the
-    window, or than the first of the `days` when that is where time begins. Rows dated in the future are not integrated:
+    are older than the window are told per landing day as `late/ignored`. Rows dated in the future are not integrated:
     their clock is wrong. A rerun leaves the same rows.
     """
     landed_on = F.to_date(landing_time)
@@ -47,9 +46,11 @@ def integrate_late(
     )
 
     def tell() -> Told:
-        ignored: Mapping[int, int] = counts(observation.get["ignored"]) or {}
+        ignored = counts(observation.get["ignored"])
+        if ignored is None:
+            return {}
         starts = [datetime.combine(day, time(), UTC) for day in days]
-        return {start: {IGNORED: ignored.get(int(start.timestamp()), 0)} for start in starts}
+        return {start: {IGNORED: ignored[int(start.timestamp())]} for start in starts}
 
     return ObservedFrame(rows, tell)
 

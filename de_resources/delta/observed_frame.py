@@ -7,7 +7,7 @@ of the materialisation. What is told comes from an `Observation` on the write's 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,10 @@ class ObservedFrame:
 
     frame: DataFrame
     tell: Callable[[], Told]
+
+    def transform(self, function: Callable[[DataFrame], DataFrame]) -> ObservedFrame:
+        """Another frame computed from this one, which tells the same."""
+        return replace(self, frame=function(self.frame))
 
 
 def record_told(context: dg.OutputContext, told: Told) -> None:

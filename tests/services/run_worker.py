@@ -18,7 +18,7 @@ from typing import Any
 
 import dagster as dg
 
-from de_assets.cli.stages import RANGE_END, RANGE_START
+from de_assets.ranges import range_tags
 from de_resources.delta.crash_points import at
 from de_resources.spark import close_connections
 
@@ -58,7 +58,7 @@ def _killing(pid: int, table: str) -> Callable[[str], None]:
 
 def _execute(defs: dg.Definitions, instance: dg.DagsterInstance, run: dict[str, Any]) -> dict[str, Any]:
     selection = [dg.AssetKey(name.split("/")) for name in run["assets"]]
-    tags = {RANGE_START: run["first"], RANGE_END: run["last"]} if "first" in run else {}
+    tags = range_tags(run["first"], run["last"]) if "first" in run else {}
     before = time.monotonic()
     result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=instance,
