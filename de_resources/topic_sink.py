@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from de_resources.delta.stream import lost_source
+from de_resources.delta.stream import await_end
 from de_resources.errors import PermanentError, TransientError
 from de_resources.topic_writer import KeyedRecord, Progress, TopicOutput, TopicWriter, progress
 
@@ -92,17 +92,12 @@ def drain_into_topic(session: SparkSession, records: DataFrame, output: TopicOut
         .start()
     )
     try:
-        query.awaitTermination()
+        await_end(query, output.topic, checkpoint)
     except PySparkException as error:
-        lost = lost_source(output.topic, checkpoint, error)
-        if lost is not None:
-            raise lost from error
         ours = _OURS.findall(str(error))
         if ours:
             raise StreamStopped(output, ours[-1]) from error
         raise
-    finally:
-        query.stop()
     return _drained(before, progress(output), query.recentProgress)
 
 

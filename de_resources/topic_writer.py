@@ -124,7 +124,7 @@ class TopicWriter:
 
     def __init__(self, output: TopicOutput) -> None:
         self._output = output
-        self._group = Consumer({**output.config, "group.id": output.group, "enable.auto.commit": False, "log_level": 0})
+        self._group = _group(output)
         with _said(output):
             partitions = _partitions(output, self._group)
             with ThreadPoolExecutor(len(partitions)) as pool:
@@ -242,12 +242,16 @@ class TopicWriter:
 
 def progress(output: TopicOutput) -> Mapping[int, Progress]:
     """How far each partition is, without disturbing a writer. Raises `TopicMissing`, `TopicWriteInterrupted`."""
-    group = Consumer({**output.config, "group.id": output.group, "enable.auto.commit": False, "log_level": 0})
+    group = _group(output)
     try:
         with _said(output):
             return _progress(output, group)
     finally:
         group.close()
+
+
+def _group(output: TopicOutput) -> Consumer:
+    return Consumer({**output.config, "group.id": output.group, "enable.auto.commit": False, "log_level": 0})
 
 
 def _progress(output: TopicOutput, group: Consumer) -> dict[int, Progress]:

@@ -32,18 +32,17 @@ from de_resources.spark import SparkEngine
     outs={
         "dead": dg.AssetOut(
             **dataset(VisitsDeadLetter, patterns=["dead_letter"], partition="landing_hour"),
-            backfill_policy=dg.BackfillPolicy.single_run(),
         ),
         "valid": dg.AssetOut(
             # A landed file belongs to one hour, and the engine reads whole files where they are small.
             **dataset(
                 BronzeVisits, patterns=["incremental_loader", "dead_letter"], partition="landing_hour", gathered=True
             ),
-            backfill_policy=dg.BackfillPolicy.single_run(),
         ),
     },
     deps=[LANDED_VISITS],
     partitions_def=hourly,
+    backfill_policy=dg.BackfillPolicy.single_run(),  # an AssetOut's own is ignored
     op_tags=pattern_tags("incremental_loader", "dead_letter"),
 )
 def landed_visits(

@@ -33,7 +33,6 @@ def _out(model: Any) -> dg.AssetOut:
         **served(model, kind="postgres", patterns=["transactional_writer"], partition="event_date"),
         dagster_type=dg.Nothing,
         automation_condition=late_cascade(),
-        backfill_policy=dg.BackfillPolicy.single_run(),
     )
 
 
@@ -42,6 +41,7 @@ def _out(model: Any) -> dg.AssetOut:
     outs={"daily_traffic": _out(DailyTraffic), "daily_traffic_by_country": _out(DailyTrafficByCountry)},
     ins={"cube": dg.AssetIn(["gold", "visits_cube_daily"])},
     partitions_def=daily,
+    backfill_policy=dg.BackfillPolicy.single_run(),  # an AssetOut's own is ignored
     op_tags=pattern_tags("transactional_writer"),
 )
 def served_traffic(

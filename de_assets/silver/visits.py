@@ -32,18 +32,17 @@ from de_resources.delta.observed_frame import ObservedFrame
         "late": dg.AssetOut(
             **dataset(VisitsLate, patterns=["late_data_detector"], partition="landing_hour"),
             automation_condition=late_cascade(),
-            backfill_policy=dg.BackfillPolicy.single_run(),
         ),
         "valid": dg.AssetOut(
             **dataset(
                 Visits, patterns=["windowed_deduplicator", "filter_interceptor", "wrapper"], partition="event_hour"
             ),
             automation_condition=late_cascade(),
-            backfill_policy=dg.BackfillPolicy.single_run(),
         ),
     },
     ins={"landed": dg.AssetIn(["bronze", "visits"])},
     partitions_def=hourly,
+    backfill_policy=dg.BackfillPolicy.single_run(),  # an AssetOut's own is ignored
 )
 def valid_visits(landed: DataFrame) -> Iterator[dg.Output[DataFrame] | dg.Output[ObservedFrame]]:
     """Number the copies of the hour once, then split what came first by lateness."""

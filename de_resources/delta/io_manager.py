@@ -327,5 +327,8 @@ def _choice(choices: type[Choice], what: str, value: str) -> Choice:
 
 def _reads_itself(context: InputContext) -> bool:
     """Whether the input is the asset's own earlier partitions, which do not exist before the first run."""
-    assets = context.step_context.assets_def
+    try:
+        assets = context.step_context.assets_def
+    except dg.DagsterInvariantViolationError:
+        return False  # read from outside a run: `defs.load_asset_value`
     return assets is not None and context.asset_key in assets.keys

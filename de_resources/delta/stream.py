@@ -16,6 +16,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from de_resources.delta import frames
 from de_resources.delta.crash_points import reach
@@ -71,23 +72,22 @@ def drain(session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp) -
         .trigger(availableNow=True)
         .start(table.uri)
     )
-    try:
-        query.awaitTermination()
-    except PySparkException as error:
-        lost = lost_source(table.name, f"{table.uri}/{CHECKPOINT}", error)
-        if lost is None:
-            raise
-        raise lost from error
-    finally:
-        query.stop()
+    await_end(query, table.name, f"{table.uri}/{CHECKPOINT}")
     reach("after_commit", table.name)
     return _written(table, stamp, query.recentProgress, time.monotonic() - started)
 
 
-def lost_source(output: str, checkpoint: str, error: PySparkException) -> SourceLost | None:
-    """What a stream's error says of its source; None where the source is not to blame."""
-    lost = _LOST.search(str(error))
-    return SourceLost(output, checkpoint, lost.group(0)) if lost else None
+def await_end(query: StreamingQuery, output: str, checkpoint: str) -> None:
+    """Wait until the stream has read what there is. Raises `SourceLost`, and the engine's own error for other failures."""
+    try:
+        query.awaitTermination()
+    except PySparkException as error:
+        lost = _LOST.search(str(error))
+        if lost is None:
+            raise
+        raise SourceLost(output, checkpoint, lost.group(0)) from error
+    finally:
+        query.stop()
 
 
 def _written(table: Table, stamp: Stamp, progress: Sequence[Any], seconds: float) -> Written:

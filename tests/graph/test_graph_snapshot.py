@@ -18,6 +18,7 @@ def described(defs: dg.Definitions) -> dict[str, object]:
         spec.key.to_user_string(): {
             "deps": sorted(d.asset_key.to_user_string() for d in spec.deps),
             "partitions": _partitions(graph.get(spec.key).partitions_def),
+            "backfill": _backfill(graph.get(spec.key).backfill_policy),
             "partition_expr": spec.metadata.get("partition_expr"),
             "contract": spec.metadata.get("contract"),
             "mode": spec.metadata.get("mode"),
@@ -48,6 +49,10 @@ def described(defs: dg.Definitions) -> dict[str, object]:
 def _partitions(partitions: dg.PartitionsDefinition | None) -> str | None:
     """The kind only: the calendar is data."""
     return type(partitions).__name__ if partitions else None
+
+
+def _backfill(policy: dg.BackfillPolicy | None) -> str | None:
+    return policy.policy_type.value if policy else None
 
 
 def test_the_graph_is_the_one_that_was_reviewed(request: pytest.FixtureRequest) -> None:
@@ -84,3 +89,12 @@ def test_every_dataset_is_documented_owned_and_partitioned_as_its_contract_says(
         sliced = spec.partitions_def is not None and not spec.metadata.get("stateful")
         assert (expression is not None) == sliced, spec.key
         assert expression is None or expression in contract.partitioned_by, spec.key
+
+
+def test_a_backfill_is_one_run_unless_partitions_build_on_each_other() -> None:
+    from de_assets.definitions import defs
+
+    graph = defs.resolve_asset_graph()
+    partitioned = [graph.get(key) for key in graph.materializable_asset_keys if graph.get(key).is_partitioned]
+    runs_each = {node.key.to_user_string() for node in partitioned if node.backfill_policy is None}
+    assert runs_each == {node.key.to_user_string() for node in partitioned if node.metadata.get("stateful")}

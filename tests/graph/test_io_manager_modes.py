@@ -255,6 +255,22 @@ class TestInputs:
         shop.run(days, reader, select=[reader])
         assert seen == ["2024-01-01", "2024-01-03"]
 
+    def test_a_notebook_reads_a_table_or_one_partition_of_it(self, shop: Shop) -> None:
+        days = asset(
+            "days",
+            lambda c: shop.frame([(1, date.fromisoformat(c.partition_key))], "id long, day date"),
+            partitions=DAILY,
+            partition_expr="day",
+        )
+        for key in ("2024-01-01", "2024-01-03"):
+            shop.run(days, key=key)
+        definitions = dg.Definitions([days], resources={"io_manager": shop.manager})
+        with definitions.get_asset_value_loader(shop.instance) as loader:
+            table = loader.load_asset_value(days.key)
+            partition = loader.load_asset_value(days.key, partition_key="2024-01-03")
+        assert sorted(str(row.day) for row in table.collect()) == ["2024-01-01", "2024-01-03"]
+        assert [str(row.day) for row in partition.collect()] == ["2024-01-03"]
+
     def test_a_damaged_file_of_an_input_is_named(self, shop: Shop) -> None:
         users = asset("users", lambda _: shop.frame([(1, "a")], "id long, name string").coalesce(1))
         shop.run(users)

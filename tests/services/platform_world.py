@@ -146,7 +146,7 @@ class Lakehouse:
         output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the worker
         process = subprocess.Popen(
             [sys.executable, str(WORKER), json.dumps(work)],
-            env={**self._variables(), **self.environment, **variables},
+            env={**self.variables(), **variables},
             stdout=output,
             stderr=subprocess.STDOUT,
             text=True,
@@ -182,7 +182,8 @@ class Lakehouse:
         folder = self.root / table
         return {str(p.relative_to(folder)) for p in folder.rglob("*.parquet") if "_delta_log" not in p.parts}
 
-    def _variables(self) -> dict[str, str]:
+    def variables(self) -> dict[str, str]:
+        """The environment of a process that works on this lake."""
         settings = self.services.settings
         return {
             **{k: v for k, v in os.environ.items() if not k.startswith(("DE_", "SPARK_", "DAGSTER_"))},
@@ -192,6 +193,7 @@ class Lakehouse:
             "LAKE_ROOT": str(self.root),
             "DAGSTER_HOME": str(self.instance),
             "PYTHONWARNINGS": "ignore",
+            **self.environment,
         }
 
 

@@ -1,0 +1,109 @@
+"""Landed files as nobody should deliver them: each line is a visit or a dead letter with its place, and the rest loads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+
+from de_assets.definitions import defs
+from de_assets.partitions import CALENDAR
+from de_assets.sources.landing import hour_folder, incoming, publish
+from de_resources.settings import Settings
+from de_resources.spark import SparkEngine
+
+pytestmark = [pytest.mark.faults, pytest.mark.pattern("dead_letter")]
+
+HOUR = CALENDAR.start
+KEY = f"{HOUR:%Y-%m-%d-%H:%M}"
+NO_OBJECT, NO_TEXT = "not a JSON object of the expected form", "the bytes are not UTF-8"
+
+
+def visit(number: int, **changes: Any) -> bytes:
+    """A line that is a visit, whatever else stands in it."""
+    own = {"visit_id": f"v{number}", "event_time": HOUR.isoformat(), "user_id": "u1", "page": "home"}
+    return json.dumps({**own, **changes}, ensure_ascii=False).encode()
+
+
+MEGABYTES = 4
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NESTED = b'{"a":' * 500 + b"1" + b"}" * 500
+GOOD: dict[str, bytes] = {
+    "byte order mark at the file's beginning": BYTE_ORDER_MARK + visit(3),
+    "plain": visit(1),
+    "carriage return": visit(2) + b"\r",
+    "not a number": visit(4, score=float("nan"), limit=float("inf")),
+    "nested 500 deep beside it": visit(5)[:-1] + b', "extra": ' + NESTED + b"}",
+    f"{MEGABYTES} MB in a field nobody reads": visit(6, extra="x" * MEGABYTES * 1024 * 1024),
+    "look-alikes and controls": visit(7, page="hоme\u202e\u0007"),
+    "last of two keys": visit(8)[:-1] + b', "page": "second"}',
+}
+BAD: dict[str, tuple[bytes, str]] = {
+    "half a line": (visit(20)[:-9], NO_OBJECT),
+    "nested 500 deep": (b"[" * 500 + b"]" * 500, NO_OBJECT),
+    "an error page": (b"<html><body>200 OK, try later</body></html>", NO_OBJECT),
+    "byte order mark between lines": (BYTE_ORDER_MARK + visit(25), NO_OBJECT),
+    "null bytes": (b"\x00" * 64, NO_OBJECT),
+    "half a character": (visit(21, page="pagé").replace("é".encode(), b"\xc3"), NO_TEXT),
+    "utf-16": (visit(22).decode().encode("utf-16-le").replace(b"\n", b""), NO_OBJECT),
+    "an array of visits": (b"[" + visit(23) + b"]", NO_OBJECT),
+    "the column's type": (visit(24, keep_private={"yes": 1}), NO_OBJECT),
+}
+FILES = {
+    "good.json": b"\n".join(GOOD.values()) + b"\n",
+    "bad.json": b"\n".join(line for line, _ in BAD.values()),  # and no end of line at the end
+    "empty.json": b"",
+    "blank.json": b"\n\r\n",
+}
+
+
+@pytest.fixture(scope="module")
+def settings(home: Path, engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """The hour, loaded by one run of the graph."""
+    assert engine.spark_session is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DE_HOME", str(tmp_path_factory.mktemp("home")))
+        settings = Settings.from_environment()
+        with incoming(settings.landing) as prepared:
+            for name, content in FILES.items():
+                (prepared / name).write_bytes(content)
+            publish(hour_folder(settings.landing, HOUR), {name: prepared / name for name in FILES})
+        from de_assets.resources import resources
+
+        with dg.instance_for_test() as instance:
+            assets = [a for a in defs.assets or [] if dg.AssetKey(["bronze", "visits"]) in getattr(a, "keys", ())]
+            assert dg.materialize(
+                assets, partition_key=KEY, resources=resources(settings, engine), instance=instance
+            ).success
+        yield settings
+
+
+def rows(settings: Settings, table: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = DeltaTable(f"{settings.lake_root}/bronze/{table}").to_pyarrow_table().to_pylist()
+    return found
+
+
+def test_every_good_line_is_a_visit_whatever_its_neighbours_are(settings: Settings) -> None:
+    visits = {row["visit_id"]: row for row in rows(settings, "visits")}
+    assert sorted(visits) == [f"v{n}" for n in range(1, len(GOOD) + 1)]
+    assert {row["event_time"] for row in visits.values()} == {HOUR.astimezone(UTC)}
+    assert visits["v8"]["page"] == "second"
+
+
+def test_every_bad_line_is_a_dead_letter_with_reason_and_place(settings: Settings) -> None:
+    dead = rows(settings, "visits_dead_letter")
+    place = f"visits/date={HOUR:%Y-%m-%d}/hour={HOUR:%H}/"
+    assert {row["source_file"] for row in dead if row["payload"].strip()} == {f"{place}bad.json"}
+    reasons = {bytes(row["payload"]): row["reason"] for row in dead}
+    assert {name: reasons[line] for name, (line, _) in BAD.items()} == {name: why for name, (_, why) in BAD.items()}
+
+
+def test_lines_in_are_rows_out(settings: Settings) -> None:
+    lines = len(GOOD) + len(BAD) + 2  # the two blank ones
+    assert len(rows(settings, "visits")) + len(rows(settings, "visits_dead_letter")) == lines
