@@ -58,11 +58,12 @@ class UnknownLetter(PermanentError):
 
 
 class UnusableRepair(PermanentError):
-    """A line of a file of repaired lines that cannot be taken."""
+    """A line of a file of repaired lines that cannot be taken; line 0 is the file as a whole."""
 
     def __init__(self, file: str, line: int, why: str) -> None:
         self.file, self.line = file, line
-        super().__init__(f"{file}, line {line}: {why}. Nothing was decided. Mend the file and replay it again.")
+        where = f"{file}, line {line}" if line else file
+        super().__init__(f"{where}: {why}. Nothing was decided. Mend the file and replay it again.")
 
 
 class NoReason(PermanentError):
