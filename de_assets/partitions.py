@@ -20,6 +20,18 @@ hours_of_late_window = dg.TimeWindowPartitionMapping(
 )
 
 
+LOOK_BACK_HOURS = 0
+"""Hours before its own in which a landed visit may have come already. Producers repeat a record within its hour; whoever
+has one that repeats across hours sets this, and an hour then waits for that many before it."""
+
+
+def with_look_back(partitions: int) -> dg.TimeWindowPartitionMapping | None:
+    """A partition reads its own one and that many before it upstream, as far as they exist; None: its own only."""
+    if partitions == 0:
+        return None
+    return dg.TimeWindowPartitionMapping(start_offset=-partitions, allow_nonexistent_upstream_partitions=True)
+
+
 def calendar_now() -> datetime:
     """The present as far as the calendar goes: in a closed one, time ends where its sources end."""
     now = datetime.now(UTC)

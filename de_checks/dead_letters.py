@@ -10,6 +10,7 @@ import dagster as dg
 from de_checks.patterns import carries
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, latest_materializations, spec_for
 from de_checks.subject import Subject, spec_of
+from de_resources.delta.metadata import DEAD_LETTERS_OPEN
 
 ACCEPT_TAG = "de/dead_letters_accepted"
 """Run tag with the reason for which a person lets the rows that were understood go on."""
@@ -26,6 +27,9 @@ def dead_letter_checks(
 ) -> list[dg.AssetChecksDefinition]:
     """Two checks, per partition key of `valid`, of the share of dead letters in all that came: `dead / (valid + dead)`.
 
+    Where the materialisation of `dead` tells how many letters are still open (`dead_letters/open`), only these count: what
+    was repaired is among the valid rows, and what a person discarded is no input.
+
     `<name>_are_few` turns red above `red_above` and holds nothing back. `<name>_do_not_prevail` turns red above
     `block_above` and is blocking: when most of the input cannot be understood, the few rows that were are no picture of
     it. Fewer than `at_least` dead letters are never red: one bad line in a quiet night is no news. A partition into
@@ -33,7 +37,8 @@ def dead_letter_checks(
     `de/dead_letters_accepted` and the reason as its value; the verdict records it.
 
     The two assets share their partitions and are written by the same step, dead letters first. A rerun judges the newest
-    materialisations. Metadata of a verdict: `valid`, `dead`, `share`. Raises `ValueError`, at definition, unless
+    materialisations. Metadata of a verdict: `valid`, `dead`, `share`, and
+    `closed` where there are such. Raises `ValueError`, at definition, unless
     `0 <= red_above <= block_above <= 1`.
     """
     if not 0 <= red_above <= block_above <= 1:
@@ -86,10 +91,14 @@ def compare(
             "The materialisations do not say how many rows were understood and how many were not. Materialise both again.",
             severity=dg.AssetCheckSeverity.WARN,
         )
-    total = valid.rows + dead.rows
-    share = dead.rows / total if total else 0.0
-    figures: dict[str, object] = {"valid": valid.rows, "dead": dead.rows, "share": round(share, 6)}
-    told = f"{dead.rows:,} of {total:,} records are dead letters ({share:.1%})"
-    if share <= limit or dead.rows < at_least:
+    waiting = int(dead.metadata.get(DEAD_LETTERS_OPEN, dead.rows))
+    total = valid.rows + waiting
+    share = waiting / total if total else 0.0
+    figures: dict[str, object] = {"valid": valid.rows, "dead": waiting, "share": round(share, 6)}
+    told = f"{waiting:,} of {total:,} records are dead letters ({share:.1%})"
+    if waiting < dead.rows:
+        figures["closed"] = dead.rows - waiting
+        told += f", {dead.rows - waiting:,} more are replayed or discarded"
+    if share <= limit or waiting < at_least:
         return Verdict(True, f"{told}.", figures)
     return Verdict(False, f"{told}, more than the accepted {limit:.0%}.", figures).accepted_for(accepted)

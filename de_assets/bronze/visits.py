@@ -2,7 +2,8 @@
 
 Grain: one landed line in exactly one of the two tables. Patterns: Incremental Loader (partition flavour, behind the
 readiness marker) and Dead-Letter. The dead letters are written first: should the run die between the two tables, the
-rerun of the hour replaces both.
+rerun of the hour replaces both. What was decided about dead letters (`de dlq`) is landed beside the lines and read with
+them: a repaired line goes the way of every other.
 """
 
 from collections.abc import Iterator
@@ -18,12 +19,24 @@ from de_assets.dataset import dataset, pattern_tags
 from de_assets.partitions import hourly
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import LANDED_VISITS
+from de_assets.transforms.dead_letter import (
+    ATTEMPTS,
+    REPAIR_OF,
+    WHY,
+    close,
+    letter_id,
+    status,
+    tell_status,
+    was_dead_lettered,
+    with_decisions,
+)
 from de_assets.transforms.visit_parser import ERROR, ERROR_FIELD, ERROR_FILE, ERROR_LINE, parse_visits
 from de_checks.contract import contract_check
 from de_checks.dead_letters import dead_letter_checks
 from de_checks.freshness import completeness_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
+from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.spark import SparkEngine
 
 
@@ -31,12 +44,16 @@ from de_resources.spark import SparkEngine
     name="landed_visits",
     outs={
         "dead": dg.AssetOut(
-            **dataset(VisitsDeadLetter, patterns=["dead_letter"], partition="landing_hour"),
+            **dataset(VisitsDeadLetter, patterns=["dead_letter"], partition="landing_hour", schema_mode="merge"),
         ),
         "valid": dg.AssetOut(
             # A landed file belongs to one hour, and the engine reads whole files where they are small.
             **dataset(
-                BronzeVisits, patterns=["incremental_loader", "dead_letter"], partition="landing_hour", gathered=True
+                BronzeVisits,
+                patterns=["incremental_loader", "dead_letter"],
+                partition="landing_hour",
+                gathered=True,
+                schema_mode="merge",
             ),
         ),
     },
@@ -47,23 +64,30 @@ from de_resources.spark import SparkEngine
 )
 def landed_visits(
     context: dg.AssetExecutionContext, landing: LandingZone, spark: SparkEngine
-) -> Iterator[dg.Output[DataFrame]]:
-    """Parse the landed lines of the run's hours once, and split them."""
+) -> Iterator[dg.Output[DataFrame] | dg.Output[ObservedFrame]]:
+    """Parse the landed and the repaired lines of the run's hours once, and split them."""
     hours = [hourly.time_window_for_partition_key(key).start for key in context.partition_keys]
-    lines = parse_visits(landing.visit_lines(spark.spark_session, hours), "payload")
-    # Kept once: of what was understood the text is the payload.
-    rejected = F.when(F.col(ERROR).isNotNull(), F.col("payload"))
-    parsed = lines.withColumn("payload", rejected).persist()
+    session = spark.spark_session
+    parsed = parsed_lines(landing.visit_lines(session, hours), landing.decisions(session, hours)).persist()
     try:
-        yield dg.Output(dead_letters(parsed), "dead")
+        letters = dead_letters(parsed)
+        yield dg.Output(tell_status(letters, window="landing_hour", status="status"), "dead")
         yield dg.Output(understood(parsed), "valid")
     finally:
         parsed.unpersist()
 
 
+def parsed_lines(lines: DataFrame, decisions: DataFrame | None) -> DataFrame:
+    """Every line, landed or repaired, with the visit's columns or its error, and with what was decided about it."""
+    parsed = parse_visits(with_decisions(lines, decisions, window="landing_hour"), "payload").transform(close, ERROR)
+    # Kept once: of what was understood the text is the payload.
+    return parsed.withColumn("payload", F.when(F.col(ERROR).isNotNull(), F.col("payload")))
+
+
 def understood(parsed: DataFrame) -> DataFrame:
     """The rows without an error, in the columns of bronze.visits."""
-    return parsed.where(F.col(ERROR).isNull()).select(*Contract.of(BronzeVisits).column_names)
+    marked = parsed.where(F.col(ERROR).isNull()).withColumn("was_dead_lettered", was_dead_lettered())
+    return marked.select(*Contract.of(BronzeVisits).column_names)
 
 
 def dead_letters(parsed: DataFrame) -> DataFrame:
@@ -76,6 +100,11 @@ def dead_letters(parsed: DataFrame) -> DataFrame:
         F.coalesce(F.col(ERROR_FILE), F.col("source_file")).alias("source_file"),
         F.col(ERROR_LINE).alias("source_line"),
         F.lit(__version__).alias("job_version"),
+        letter_id("landing_hour").alias("letter_id"),
+        status().alias("status"),
+        REPAIR_OF,
+        ATTEMPTS,
+        WHY,
         "landing_hour",
     )
 

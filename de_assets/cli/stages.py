@@ -109,7 +109,7 @@ def materialise(
             outcome.left_out = why
         else:
             for selection in _selections(stage, landed, held_back):
-                _run(defs, instance, stage, selection, outcome)
+                run_stage(defs, instance, stage, selection, outcome)
         held_back |= outcome.held_back
         yield outcome
 
@@ -153,13 +153,14 @@ def contiguous(keys: Sequence[str], wanted: Sequence[bool]) -> list[tuple[str, s
     return ranges
 
 
-def _run(
+def run_stage(
     defs: Definitions,
     instance: DagsterInstance,
     stage: Stage,
     selection: tuple[str, str] | None,
     outcome: Outcome,
 ) -> None:
+    """One run of the stage's assets over a range of partitions, or of all there is; `outcome` is told what happened."""
     location = dashboards.defs if stage.consumer else defs
     job = location.resolve_implicit_global_asset_job_def()
     tags = range_tags(*selection) if selection else {}

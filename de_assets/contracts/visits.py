@@ -39,6 +39,9 @@ class BronzeVisits(VisitColumns):
     raw: T.StringType = pa.Field(nullable=False, description="The landed line, untouched", metadata=_PERSONAL)
     source_file: T.StringType = pa.Field(nullable=False, description="Landed file that held the line")
     landing_hour: T.TimestampType = pa.Field(nullable=False, description="Hour in which the line landed (UTC)")
+    was_dead_lettered: T.BooleanType = pa.Field(
+        nullable=False, description="Whether the line came through a replay of dead letters"
+    )
 
     class Config:
         """Bronze keeps what came; rules only say what every later step relies on."""
@@ -48,9 +51,9 @@ class BronzeVisits(VisitColumns):
 
 
 class VisitsDeadLetter(pa.DataFrameModel):
-    """What could not be processed: one row per landed record, with payload, reason and place.
+    """What could not be processed: one row per landed record, with payload, reason, place, and what became of it.
 
-    Grain: one rejected record. Partition: the hour in which it landed.
+    Grain: one rejected record; exact copies within an hour share their `letter_id`. Partition: the hour in which it landed.
     """
 
     payload: T.BinaryType = pa.Field(nullable=False, description="The bytes as they came", metadata=_PERSONAL)
@@ -63,6 +66,15 @@ class VisitsDeadLetter(pa.DataFrameModel):
     source_line: T.LongType = pa.Field(nullable=True, description="Line in that file, where its reader knows it")
     job_version: T.StringType = pa.Field(nullable=False, description="Version of the code that rejected it")
     landing_hour: T.TimestampType = pa.Field(nullable=False, description="Hour in which the record landed (UTC)")
+    letter_id: T.StringType = pa.Field(nullable=False, description="Identity of the record, by which `de dlq` names it")
+    status: T.StringType = pa.Field(
+        nullable=False,
+        isin=["open", "replayed", "discarded"],
+        description="`open`, `replayed` (a repaired line took its place) or `discarded`",
+    )
+    repair_of: T.StringType = pa.Field(nullable=True, description="The letter that this line was to repair, if any")
+    attempts: T.IntegerType = pa.Field(nullable=False, ge=0, description="How often the record was replayed")
+    why: T.StringType = pa.Field(nullable=True, description="Why it was discarded, in a person's words")
 
     class Config:
         """Dead letters hold personal data: the payload may be anything."""

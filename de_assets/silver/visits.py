@@ -1,8 +1,8 @@
 """Visits to start from: valid, each once, in the hour of their event; and apart from them, those that came late.
 
-Grain: one page view, in exactly one of the two tables. Patterns: Windowed Deduplicator (the window is the hour), Late Data
-Detector (batch flavour), Filter Interceptor (each condition tells per hour what it removed), Wrapper (the landed line
-stays beside the computed columns).
+Grain: one page view, in exactly one of the two tables. Patterns: Windowed Deduplicator (the window is the hour, and the
+`LOOK_BACK_HOURS` before it), Late Data Detector (batch flavour), Filter Interceptor (each condition tells per hour what
+it removed), Wrapper (the landed line stays beside the computed columns).
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.visits import Visits, VisitsLate
 from de_assets.dataset import dataset
-from de_assets.partitions import calendar_now, hourly
+from de_assets.partitions import LOOK_BACK_HOURS, calendar_now, hourly, with_look_back
 from de_assets.transforms.filter_interceptor import intercept
 from de_assets.transforms.late_data_detector import on_time_conditions, split_late
-from de_assets.transforms.windowed_deduplicator import number_copies
+from de_assets.transforms.windowed_deduplicator import LookBack, number_copies
 from de_checks.contract import contract_check
 from de_checks.filter_shares import filter_check
 from de_checks.freshness import completeness_check, newest_event_check
@@ -40,13 +40,15 @@ from de_resources.delta.observed_frame import ObservedFrame
             automation_condition=late_cascade(),
         ),
     },
-    ins={"landed": dg.AssetIn(["bronze", "visits"])},
+    ins={"landed": dg.AssetIn(["bronze", "visits"], partition_mapping=with_look_back(LOOK_BACK_HOURS))},
     partitions_def=hourly,
     backfill_policy=dg.BackfillPolicy.single_run(),  # an AssetOut's own is ignored
 )
-def valid_visits(landed: DataFrame) -> Iterator[dg.Output[DataFrame] | dg.Output[ObservedFrame]]:
+def valid_visits(
+    context: dg.AssetExecutionContext, landed: DataFrame
+) -> Iterator[dg.Output[DataFrame] | dg.Output[ObservedFrame]]:
     """Number the copies of the hour once, then split what came first by lateness."""
-    numbered = numbered_visits(landed).persist()
+    numbered = landed_within(numbered_visits(landed, LOOK_BACK_HOURS), context.partition_time_window).persist()
     try:
         yield dg.Output(late_visits(numbered), "late")
         valid = intercept(numbered, CONDITIONS, window="landing_hour")
@@ -63,11 +65,17 @@ CONDITIONS = {
 """What makes a landed visit a valid one, in this order."""
 
 
-def numbered_visits(landed: DataFrame) -> DataFrame:
+def numbered_visits(landed: DataFrame, look_back: int = 0) -> DataFrame:
     """Landed visits with `copy`: 1 for the earliest event of a visit in its landing hour, the landed line decides
-    between equals."""
+    between equals. A visit that landed in one of the `look_back` hours before has no first copy in this one."""
     survivor = [F.col("event_time").asc(), F.col("raw").asc()]
-    return number_copies(landed, ["landing_hour", "visit_id"], survivor, into=COPY)
+    hours = LookBack("landing_hour", look_back, timedelta(hours=1))
+    return number_copies(landed, ["visit_id"], survivor, into=COPY, look_back=hours)
+
+
+def landed_within(visits: DataFrame, window: dg.TimeWindow) -> DataFrame:
+    """The visits of the run's own hours, without those that were read to look back."""
+    return visits.where((F.col("landing_hour") >= F.lit(window.start)) & (F.col("landing_hour") < F.lit(window.end)))
 
 
 def late_visits(numbered: DataFrame) -> DataFrame:

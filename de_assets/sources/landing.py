@@ -90,7 +90,7 @@ def ready_hours(landing: Path, dataset: str = VISITS) -> list[datetime]:
     """Hours whose folders are complete, oldest first. Folders that name no hour are nobody's, and passed over."""
     markers = (landing / dataset).glob(f"date=*/hour=*/{MARKER}")
     folders = (marker.parent for marker in markers)
-    return sorted(hour for folder in folders if (hour := _hour_of(folder)) is not None and is_ready(folder))
+    return sorted(hour for folder in folders if (hour := hour_of(folder)) is not None and is_ready(folder))
 
 
 def closed_hours(landing: Path, readiness: Readiness = "marker", dataset: str = VISITS) -> list[datetime]:
@@ -103,7 +103,7 @@ def closed_hours(landing: Path, readiness: Readiness = "marker", dataset: str = 
     if readiness == "marker":
         return marked
     folders = (landing / dataset).glob("date=*/hour=*")
-    arrived = {hour for folder in folders if (hour := _hour_of(folder)) is not None and data_files(folder)}
+    arrived = {hour for folder in folders if (hour := hour_of(folder)) is not None and data_files(folder)}
     if not arrived:
         return marked
     first, newest = min(arrived), max(arrived)
@@ -111,7 +111,8 @@ def closed_hours(landing: Path, readiness: Readiness = "marker", dataset: str = 
     return sorted({*marked, *passed})
 
 
-def _hour_of(folder: Path) -> datetime | None:
+def hour_of(folder: Path) -> datetime | None:
+    """The hour that a folder `date=…/hour=…` is named after, or None."""
     try:
         return datetime.strptime(f"{folder.parts[-2]} {folder.parts[-1]} +0000", "date=%Y-%m-%d hour=%H %z")
     except ValueError:
@@ -145,7 +146,7 @@ def publish(folder: Path, files: Mapping[str, Path]) -> bool:
     if is_ready(folder) and _same(folder, files):
         return False
     for prepared in files.values():
-        _flush(prepared)
+        flush(prepared)
     folder.mkdir(parents=True, exist_ok=True)
     marker = folder / MARKER
     marker.unlink(missing_ok=True)
@@ -160,7 +161,7 @@ def publish(folder: Path, files: Mapping[str, Path]) -> bool:
     return True
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Have the file on the disk, so that not even a power failure leaves a marker beside a file without its bytes."""
     with path.open("rb") as file:
         os.fsync(file.fileno())

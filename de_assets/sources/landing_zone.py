@@ -8,15 +8,17 @@ from typing import get_args
 
 import dagster as dg
 from pydantic import Field
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from de_assets.sources.decisions import DECISIONS, decision_files
 from de_assets.sources.devices_dump import check_dump
 from de_assets.sources.landing import DEVICES, VISITS, Readiness, closed_hours, data_files, hour_folder, is_ready
 from de_resources.errors import PermanentError, TransientError
 from de_resources.settings import Settings
 
 READINESS_VARIABLE = "DE_VISITS_READINESS"
+_DECISION = "letter_id STRING, kind STRING, attempt INT, raw STRING, why STRING"
 
 
 class FolderNotReady(TransientError):
@@ -81,14 +83,19 @@ class LandingZone(dg.ConfigurableResource):
         files = [str(file) for folder in folders.values() for file in data_files(folder)]
         if not files:
             return session.createDataFrame([], "payload BINARY, source_file STRING, landing_hour TIMESTAMP")
-        # Cut by position, for every line pays for it: `date=2026-01-31/hour=07/part-00000.json`.
-        place = F.substring_index(F.col("_metadata.file_path"), f"/{VISITS}/", -1)
-        hour = F.concat(F.substring(place, 6, 10), F.lit(" "), F.substring(place, 22, 2), F.lit(":00:00"))
-        return session.read.text(files).select(
-            F.col("value").cast("binary").alias("payload"),
-            F.concat(F.lit(f"{VISITS}/"), place).alias("source_file"),
-            hour.cast("timestamp").alias("landing_hour"),
-        )
+        payload = F.col("value").cast("binary").alias("payload")
+        return session.read.text(files).select(payload, *_place(VISITS))
+
+    def decisions(self, session: SparkSession, hours: Sequence[datetime]) -> DataFrame | None:
+        """What was decided about dead letters of these hours: the fields of `Decision`, `source_file`, `landing_hour`.
+
+        None where nothing was. A file that holds something else fails the job that reads it.
+        """
+        files = [str(file) for file in decision_files(self.path, hours)]
+        if not files:
+            return None
+        read = session.read.schema(_DECISION).option("mode", "FAILFAST").json(files)
+        return read.select("letter_id", "kind", "attempt", "raw", "why", *_place(DECISIONS))
 
     def devices(self, session: SparkSession) -> DataFrame:
         """The provider's dump: `type`, `full_name`, `version`. A dump without lines is empty, which a check judges.
@@ -110,3 +117,11 @@ class LandingZone(dg.ConfigurableResource):
             raise PermanentError(
                 f"The devices' dump {error.filename} vanished while it was read. Land it again."
             ) from None
+
+
+def _place(dataset: str) -> tuple[Column, Column]:
+    """`source_file` and `landing_hour` of a line, from where its file lies."""
+    # Cut by position, for every line pays for it: `date=2026-01-31/hour=07/part-00000.json`.
+    place = F.substring_index(F.col("_metadata.file_path"), f"/{dataset}/", -1)
+    hour = F.concat(F.substring(place, 6, 10), F.lit(" "), F.substring(place, 22, 2), F.lit(":00:00"))
+    return F.concat(F.lit(f"{dataset}/"), place).alias("source_file"), hour.cast("timestamp").alias("landing_hour")

@@ -26,6 +26,7 @@ ROWS_WRITTEN = "contract/rows"
 VERSION = "delta/version"
 FILTER_ROWS_IN = "filter/rows_in"
 FILTER_CONDITIONS = "filter/conditions"
+DEAD_LETTERS_OPEN = "dead_letters/open"
 PREVIEW_ROWS = 5
 
 

@@ -27,6 +27,15 @@ def test_a_bad_line_in_a_quiet_night_is_no_news() -> None:
     assert not compare(rows(0), rows(5), (0.05, 5)).passed
 
 
+def test_what_was_replayed_or_discarded_is_no_longer_held_against_the_partition() -> None:
+    """60 of 100 lines were dead: 50 were repaired, and are among the valid rows, 8 discarded, 2 are open."""
+    letters = Materialized(1, "run", 0.0, {"dagster/partition_row_count": 60, "dead_letters/open": 2})
+    verdict = compare(rows(90), letters, (0.05, 1))
+    assert verdict.passed
+    assert verdict.metadata == {"valid": 90, "dead": 2, "share": round(2 / 92, 6), "closed": 58}
+    assert "58 more are replayed or discarded" in verdict.description
+
+
 def test_a_persons_reason_lets_it_pass_and_is_recorded() -> None:
     verdict = compare(rows(1), rows(9), (0.5, 5), accepted="the producer's test hour")
     assert verdict.passed
