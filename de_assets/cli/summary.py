@@ -34,7 +34,7 @@ def _datasets(outcomes: Sequence[Outcome], settings: Settings) -> Table:
             name = key.to_user_string()
             uri = f"{settings.lake_root}/{name}"
             log = TableLog.open(uri)
-            found = (_rows(log), log.version) if log else _behind_a_manifest(uri, name)
+            found = (_rows(log), log.version) if log else behind_a_manifest(uri, name)
             figures = ("", "", "")
             if found is not None:
                 rows, version = found
@@ -45,7 +45,7 @@ def _datasets(outcomes: Sequence[Outcome], settings: Settings) -> Table:
     return table
 
 
-def _behind_a_manifest(uri: str, name: str) -> tuple[Mapping[Any, int], int] | None:
+def behind_a_manifest(uri: str, name: str) -> tuple[Mapping[Any, int], int] | None:
     """Live rows per partition of a dataset that keeps versions, and the manifest's number; None for all others."""
     folder = local_folder(uri)
     store = VersionStore(folder, name) if folder is not None else None

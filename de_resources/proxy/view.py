@@ -35,7 +35,6 @@ LOCK_SECONDS = 10
 _CATALOGUE = """
     CREATE SCHEMA IF NOT EXISTS {schema};
     CREATE SCHEMA IF NOT EXISTS {versions};
-    GRANT USAGE ON SCHEMA {versions} TO {writer};
     CREATE TABLE IF NOT EXISTS {versions}.versions (dataset text, version text, run_id text NOT NULL, rows bigint,
         started_at timestamptz NOT NULL DEFAULT now(), completed_at timestamptz, PRIMARY KEY (dataset, version));
     CREATE TABLE IF NOT EXISTS {versions}.switches (dataset text, number bigint, version text NOT NULL, why text NOT NULL,
@@ -212,7 +211,8 @@ class ViewProxy:
                     columns=SQL(", ").join(columns), key=key, **names
                 )
             )
-            statement.execute(SQL("GRANT SELECT, INSERT ON {table} TO {writer}").format(**names))
+            may = "GRANT USAGE ON SCHEMA {versions} TO {writer}; GRANT SELECT, INSERT ON {table} TO {writer}"
+            statement.execute(SQL(may).format(versions=self.view.versions, **names))
         return True
 
     def _close(self, id_: str) -> int:
@@ -276,15 +276,12 @@ class ViewProxy:
     @contextmanager
     def _switching(self, what: str) -> Iterator[cursor]:
         """A transaction of the publisher, one at a time per dataset; the catalogue is created where it is missing."""
-        names = {
-            "schema": self.view.schema,
-            "versions": self.view.versions,
-            "writer": Identifier(self.database.writer_role),
-        }
+        names = {"schema": self.view.schema, "versions": self.view.versions}
         with self._steps(what), self.database.connect() as session, session.cursor() as statement:
             statement.execute(SQL("SET LOCAL lock_timeout = {}").format(Literal(f"{LOCK_SECONDS}s")))
             statement.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self.view.name.split(".")[0],))
-            statement.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{self.view.versions.strings[0]}.switches",))
+            switches = Identifier(*self.view.versions.strings, "switches").as_string(statement)
+            statement.execute("SELECT to_regclass(%s) IS NOT NULL", (switches,))
             if statement.fetchone() != (True,):
                 statement.execute(SQL(_CATALOGUE).format(**names))
             yield statement

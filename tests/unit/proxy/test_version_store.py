@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from de_assets.cli.summary import behind_a_manifest
 from de_resources.delta.crash_points import at
 from de_resources.errors import PermanentError
 from de_resources.proxy.manifest import Manifest, Version
@@ -239,3 +240,11 @@ def test_what_waits_for_its_switch_stays_and_what_a_dead_run_left_goes(store: Ve
     assert (removed.versions, removed.unfinished) == (("waits",), ("half",))
     assert seen(store) == {"a": "v1"}
     assert store.complete("v1") is not None
+
+
+def test_the_summary_of_a_fill_counts_what_is_live(store: VersionStore) -> None:
+    assert behind_a_manifest(str(store.folder), store.name) is None
+    show(store, "v1", "a", "b")
+    show(store, "v2", "b")
+    assert behind_a_manifest(str(store.folder), store.name) == ({"a": 3, "b": 3}, 2)
+    assert behind_a_manifest("s3a://bucket/gold/snapshot", store.name) is None
