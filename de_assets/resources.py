@@ -10,6 +10,8 @@ from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.kafka import KafkaBroker
 from de_resources.lake import Lake
 from de_resources.postgres import PostgresDatabase
+from de_resources.proxy.catalogue_view import CatalogueViewIOManager
+from de_resources.proxy.io_manager import ProxyDeltaIOManager
 from de_resources.replication.lake import ReplicaDeltaIOManager, ReplicaLake
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
@@ -30,6 +32,8 @@ def resources(settings: Settings | None = None, engine: SparkEngine | None = Non
     return {
         "spark": engine,
         "io_manager": SparkDeltaIOManager(root_uri=settings.lake_root, storage_options=storage, spark=engine),
+        "proxy_io_manager": ProxyDeltaIOManager(root_uri=settings.lake_root, storage_options=storage, spark=engine),
+        "view_io_manager": CatalogueViewIOManager(root_uri=settings.lake_root, spark=engine),
         "lake": Lake(root_uri=settings.lake_root, storage_options=storage, spark=engine),
         "landing": LandingZone(root=landing),
         "broker": broker,

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from de_resources.contract import Contract
 from de_resources.delta.table import Table
+from de_resources.proxy.table import ProxiedTable
 from de_resources.spark import SparkEngine
 from de_resources.storage import spark_options
 
@@ -23,11 +24,15 @@ class Lake(dg.ConfigurableResource):
     spark: dg.ResourceDependency[SparkEngine]
 
     def table(self, key: dg.AssetKey, metadata: Mapping[str, Any] | None = None) -> Table:
-        """The table of an asset (`<root>/<layer>/<dataset>`); the asset's definition metadata tells its contract."""
+        """The table of an asset (`<root>/<layer>/<dataset>`); the asset's definition metadata tells its contract.
+
+        One with `versions: manifest` is read through its manifest.
+        """
         metadata = metadata or {}
         layer, name = metadata.get("schema") or key.path[-2], metadata.get("root_name") or key.path[-1]
         options = self.storage_options.str_dict()
-        return Table(
+        kind = ProxiedTable if metadata.get("versions") == ProxiedTable.VERSIONS else Table
+        return kind(
             name=f"{layer}.{name}",
             uri=f"{self.root_uri.rstrip('/')}/{layer}/{name}",
             contract=Contract.load(metadata["contract"]) if metadata.get("contract") else None,

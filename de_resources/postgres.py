@@ -11,11 +11,12 @@ from pydantic import Field
 from de_resources.errors import PermanentError
 from de_resources.local.endpoints import Endpoint, ServiceUnavailable
 from de_resources.local.postgres_role import log_in
+from de_resources.local.postgres_server import PostgresService
 from de_resources.local.services import LocalServices
 from de_resources.secrets import Secrets
 from de_resources.settings import Settings
 
-__all__ = ["DatabaseMisconfigured", "PostgresDatabase", "RelationMissing", "ServiceUnavailable"]
+__all__ = ["DatabaseMisconfigured", "NoWriter", "PostgresDatabase", "RelationMissing", "ServiceUnavailable"]
 
 ANSWER_SECONDS = 5
 _HINT = "start it with `de up postgres`, or name another server in the resource's `host`."
@@ -28,6 +29,17 @@ class DatabaseMisconfigured(PermanentError):
         self.host = host
         super().__init__(
             f"The server {host} cannot be used: give `user`, `database` and `password` (secret://name) too."
+        )
+
+
+class NoWriter(PermanentError):
+    """A configured server without the second role that some writers need."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        super().__init__(
+            f"The server {host} has no role here for writers that must not own what they write. Nothing was written. Give "
+            "the resource `writer` and `writer_password` (secret://name): a role that may log in, and nothing else."
         )
 
 
@@ -53,16 +65,19 @@ class PostgresDatabase(dg.ConfigurableResource):
     database: str | None = Field(default=None, description="unset: the local server's own")
     user: str | None = Field(default=None, description="role to log in as")
     password: str | None = Field(default=None, description="reference of the password: secret://name")
+    writer: str | None = Field(default=None, description="role that fills versions and owns none of them")
+    writer_password: str | None = Field(default=None, description="reference of its password: secret://name")
 
     @contextmanager
-    def connect(self) -> Iterator[connection]:
+    def connect(self, *, writer: bool = False) -> Iterator[connection]:
         """A session with one transaction: committed at the end, rolled back on an error, closed in any case.
 
         Raises:
             ServiceUnavailable: no session within five seconds, or none is configured and none runs here.
             DatabaseMisconfigured, UnknownSecret, NotASecretReference: the configured credentials are no good.
+            NoWriter: for the `writer`, a role without rights of its own, of a configured server that names none.
         """
-        with closing(self.open()) as session, session:
+        with closing(self.open(writer=writer)) as session, session:
             yield session
 
     def jdbc_options(self, table: str) -> dict[str, str]:
@@ -101,26 +116,34 @@ class PostgresDatabase(dg.ConfigurableResource):
         endpoint = self._endpoint()
         return {"address": endpoint.address, "database": str(endpoint.database), "user": endpoint.user}
 
-    def open(self, *, replication: bool = False) -> connection:
+    @property
+    def writer_role(self) -> str:
+        """The role of `connect(writer=True)`. Raises `NoWriter`."""
+        return self._endpoint(writer=True).user
+
+    def open(self, *, replication: bool = False, writer: bool = False) -> connection:
         """A session for code that manages its own transactions; the caller closes it. Raises as `connect`.
 
         For `replication` it is one of psycopg2's `LogicalReplicationConnection`.
         """
-        endpoint = self._endpoint()
+        endpoint = self._endpoint(writer=writer)
         try:
             return log_in(endpoint, timeout=ANSWER_SECONDS, replication=replication)
         except psycopg2.OperationalError as error:
             said = " ".join(str(error).split())
             raise ServiceUnavailable("postgres", endpoint.address, f"{said}; {_HINT}") from error
 
-    def _endpoint(self) -> Endpoint:
+    def _endpoint(self, *, writer: bool = False) -> Endpoint:
         settings = Settings.from_environment()
         if self.host:
             if not (self.user and self.password and self.database):
                 raise DatabaseMisconfigured(self.host)
-            password = Secrets.from_settings(settings).resolve_hidden(self.password)
-            return Endpoint("postgres", self.host, self.port, self.user, password, self.database)
+            if writer and not (self.writer and self.writer_password):
+                raise NoWriter(self.host)
+            user, reference = (self.writer, self.writer_password) if writer else (self.user, self.password)
+            password = Secrets.from_settings(settings).resolve_hidden(str(reference))
+            return Endpoint("postgres", self.host, self.port, str(user), password, self.database)
         endpoint = LocalServices(settings).endpoint("postgres")
         if endpoint is None:
             raise ServiceUnavailable("postgres", "this machine", _HINT)
-        return endpoint
+        return PostgresService(settings).writer(endpoint) if writer else endpoint

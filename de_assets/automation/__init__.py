@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from de_assets.automation import maintenance, restore
+from de_assets.automation import maintenance, restore, versions
 from de_assets.automation.alert_sensor import alerts
 from de_assets.automation.landing import visits_hour_landed
 from de_assets.automation.releases import feature_released, features_release, features_set_aside
 from de_assets.automation.schedules import devices_reload, referral_stats_daily
+from de_assets.automation.view_roll_back import roll_back_view
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -34,5 +35,5 @@ def jobs(
     assets: Sequence[dg.AssetsDefinition | dg.AssetSpec],
 ) -> "list[dg.JobDefinition | UnresolvedAssetJobDefinition]":
     """The jobs that work on the tables of these assets, and those that an event starts."""
-    tables = [maintenance.maintenance_job(assets), restore.restore_job(assets)]
-    return [*tables, features_release, features_set_aside]
+    tables = [maintenance.maintenance_job(assets), restore.restore_job(assets), *versions.version_jobs(assets)]
+    return [*tables, roll_back_view, features_release, features_set_aside]

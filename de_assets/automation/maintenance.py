@@ -15,6 +15,7 @@ from pydantic import Field
 from pyspark.errors import PySparkException
 
 from de_assets.automation.lake_tables import LakeTables, stamp_for
+from de_assets.automation.versions import retention_op
 from de_assets.dataset import pattern_tags
 from de_resources.delta.lock import TableBusy
 from de_resources.delta.maintenance import EmptyTable, Report, maintain
@@ -57,7 +58,7 @@ class MaintenanceConfig(dg.Config):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one table: `state` is maintained, in order, missing, vanished, empty, busy, foreign or failed."""
+    """What became of one table: `state` is maintained, in order, missing, vanished, empty, busy, foreign, versions, failed."""
 
     table: str
     state: str
@@ -81,14 +82,22 @@ def maintenance_job(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> dg.
             outcomes.append(outcome)
         if not config.tables:
             outcomes += [Outcome(t, "foreign", reason="kept by another environment") for t in tables.foreign]
+            outcomes += [Outcome(t, "versions", reason="immutable; see `retain_versions`") for t in tables.versioned]
         failures = {o.table: o.reason for o in outcomes if o.state == "failed"}
         if failures:
             raise MaintenanceFailed(failures)
         return dg.Output(None, metadata=_summary(outcomes))
 
-    @dg.job(name=JOB, tags=pattern_tags("compactor"), description="Compacts and vacuums the lake's tables.")
+    retain_versions = retention_op(tables)
+
+    @dg.job(
+        name=JOB,
+        tags=pattern_tags("compactor", "proxy"),
+        description="Compacts and vacuums the lake's tables, and removes versions that nobody can go back to.",
+    )
     def job() -> None:
         maintain_tables()
+        retain_versions()
 
     return job
 

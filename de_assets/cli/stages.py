@@ -70,6 +70,7 @@ def stages() -> list[Stage]:
         Stage("referrals", _keys("gold/referral_stats"), daily),
         Stage("user activity", _keys("gold/user_activity"), daily, one_by_one=True),
         Stage("user snapshots", _keys("gold/users_snapshot"), daily, needs=CAPTURED),
+        Stage("served users", _keys("gold/users_latest", "serving/users_snapshot"), needs=CAPTURED),
         Stage("legacy visits", _keys("bronze/legacy_visits"), hourly, needs=("postgres",)),
         Stage("current legacy visits", _keys("silver/legacy_visits"), needs=("postgres",)),
         Stage("live visits", _keys("bronze/visits_stream"), needs=("kafka",)),

@@ -11,7 +11,9 @@ from rich.table import Table
 from de_assets.cli.app import console
 from de_assets.cli.stages import Outcome
 from de_assets.partitions import daily, hourly
+from de_resources.delta.lock import local_folder
 from de_resources.delta.log import TableLog
+from de_resources.proxy.store import VersionStore
 from de_resources.settings import Settings
 
 _VISITS = ("bronze/visits", "bronze/visits_dead_letter", "silver/visits", "silver/visits_late")
@@ -30,16 +32,28 @@ def _datasets(outcomes: Sequence[Outcome], settings: Settings) -> Table:
     for outcome in outcomes:
         for key in outcome.stage.assets:
             name = key.to_user_string()
-            log = TableLog.open(f"{settings.lake_root}/{name}")
-            rows = _rows(log) if log else {}
-            partitions = str(len(rows)) if outcome.stage.partitions and log else ""
+            uri = f"{settings.lake_root}/{name}"
+            log = TableLog.open(uri)
+            found = (_rows(log), log.version) if log else behind_a_manifest(uri, name)
+            figures = ("", "", "")
+            if found is not None:
+                rows, version = found
+                partitions = str(len(rows)) if outcome.stage.partitions else ""
+                figures = (partitions, f"{sum(rows.values()):,}", str(version))
             remark = f"left out: {outcome.left_out}" if outcome.left_out else ""
-            table.add_row(name, partitions, f"{sum(rows.values()):,}" if log else "", _version(log), remark[:80])
+            table.add_row(name, *figures, remark[:80])
     return table
 
 
-def _version(log: TableLog | None) -> str:
-    return str(log.version) if log else ""
+def behind_a_manifest(uri: str, name: str) -> tuple[Mapping[Any, int], int] | None:
+    """Live rows per partition of a dataset that keeps versions, and the manifest's number; None for all others."""
+    folder = local_folder(uri)
+    store = VersionStore(folder, name) if folder is not None else None
+    live = store.live() if store is not None else None
+    if store is None or live is None:
+        return None
+    versions = {id_: store.version(id_) for id_ in live.versions}
+    return {key: versions[id_].rows.get(key, 0) for key, id_ in live.live.items()}, live.number
 
 
 def _rows(log: TableLog | None) -> Mapping[Any, int]:

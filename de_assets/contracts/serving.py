@@ -3,6 +3,8 @@
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
+from de_assets.contracts.users import UsersLatest
+
 OWNER = "team:analytics"
 
 
@@ -61,3 +63,16 @@ class VisitsReduced(pa.DataFrameModel):
 
         name = "serving.visits_reduced"
         metadata = {"owner": "team:web"}
+
+
+class ServedUsers(UsersLatest):
+    """The users of the newest day that has a snapshot, as a view of the database; nothing personal.
+
+    Grain: one user.
+    """
+
+    class Config:
+        """Replaced as a whole."""
+
+        name = "serving.users_snapshot"
+        metadata = {"owner": OWNER, "key": ["user_id"]}

@@ -117,3 +117,20 @@ class UsersSnapshot(UserColumns):
 
         name = "gold.users_snapshot"
         metadata = {"owner": OWNER, "key": ["user_id", "snapshot_date"], "partitioned_by": ["snapshot_date"]}
+
+
+class UsersLatest(pa.DataFrameModel):
+    """The users of the newest day that has a snapshot, without anything personal. A view: it stores no rows.
+
+    Grain: one user.
+    """
+
+    user_id: T.StringType = pa.Field(nullable=False, description="Identity of the user")
+    country: T.StringType = pa.Field(nullable=True, description="Country of residence, ISO 3166 alpha-2")
+    snapshot_date: T.DateType = pa.Field(nullable=False, description="The day whose end the rows describe (UTC)")
+
+    class Config:
+        """Of one day."""
+
+        name = "gold.users_latest"
+        metadata = {"owner": OWNER, "key": ["user_id"]}

@@ -5,6 +5,7 @@ from de_assets.gold import (
     sessions,
     user_activity,
     users_by_country,
+    users_latest,
     users_snapshot,
     visits_cube_daily,
 )
@@ -14,6 +15,7 @@ assets = [
     referral_stats.referral_stats,
     sessions.sessions,
     users_snapshot.users_snapshot,
+    users_latest.users_latest,
     users_by_country.users_by_country,
     user_activity.user_activity,
 ]

@@ -1,6 +1,7 @@
 """The users as they were at the end of each day.
 
-Grain: one user and day.
+Grain: one user and day. Pattern: Proxy - each run writes a version that nobody can change, and switches to it; the job
+`roll_back` takes days back to what they were.
 """
 
 import dagster as dg
@@ -14,11 +15,18 @@ from de_assets.partitions import daily
 from de_checks.contract import contract_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
+from de_resources.proxy.table import ProxiedTable
 from de_resources.spark import SparkEngine
 
 
 @dg.asset(
-    **dataset(UsersSnapshot, partition="snapshot_date"),
+    **dataset(
+        UsersSnapshot,
+        patterns=["proxy"],
+        partition="snapshot_date",
+        io_manager="proxy_io_manager",
+        versions=ProxiedTable.VERSIONS,
+    ),
     ins={"users": dg.AssetIn(["silver", "users"])},
     partitions_def=daily,
     automation_condition=computed_once(),

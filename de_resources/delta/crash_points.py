@@ -9,6 +9,7 @@ ends the process as `kill -9` does.
 | `before_write`  | the slice is known, nothing is written                 |
 | `before_commit` | the frame is planned and guarded, the engine is next   |
 | `after_commit`  | the commit is in the log, nobody has been told         |
+| `before_switch` | a version is complete, readers see the one before it   |
 | `recorded`      | metadata is handed to the orchestrator                 |
 """
 
@@ -19,7 +20,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-POINTS = ("before_write", "before_commit", "after_commit", "recorded")
+POINTS = ("before_write", "before_commit", "after_commit", "before_switch", "recorded")
 
 _installed: dict[str, Callable[[str], None]] = {}
 

@@ -147,7 +147,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
                 written = self._write(frame, table, slice_, stamp, metadata, turn)
         except SparkConnectGrpcException as error:
             raise self._lost(error) from error
-        record(context, table, slice_, written, frame, self._config.spark.label)
+        record(context, self._stored(table, stamp), slice_, written, frame, self._config.spark.label)
         # A write that was skipped, or whose counters were lost, has nothing to tell, and would be waited for.
         if isinstance(obj, ObservedFrame) and written.rows is not None and not written.skipped:
             record_told(context, obj.tell())
@@ -236,6 +236,10 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             replace_schema=replace_schema,
             gathered=bool(metadata.get("gathered")),
         )
+
+    def _stored(self, table: Table, stamp: Stamp) -> Table:  # noqa: ARG002 - one that keeps versions asks whose write it was
+        """The table that holds what was just written."""
+        return table
 
     def _turn(self, context: OutputContext, metadata: Mapping[str, Any], table: Table) -> Turn | None:
         """The partition whose turn it is in a stateful merge; None for all other assets."""

@@ -30,6 +30,14 @@ def ensure(admin: Callable[[], connection], endpoint: Endpoint) -> None:
         _ensure_database(session, endpoint)
 
 
+def ensure_writer(admin: Callable[[], connection], endpoint: Endpoint) -> None:
+    """Make a login as a role without any right of its own work, on a database that exists."""
+    if _can_log_in(endpoint):
+        return
+    with closing(admin()) as session, session:
+        _ensure_role(session, endpoint, "NOREPLICATION")
+
+
 def log_in(endpoint: Endpoint, timeout: int = 3, *, replication: bool = False) -> connection:
     """A session as the endpoint's role; for `replication` one that streams, with texts as ISO 8601 in UTC."""
     kind: dict[str, Any] = (
@@ -54,14 +62,15 @@ def _can_log_in(endpoint: Endpoint) -> bool:
     return True
 
 
-def _ensure_role(session: connection, endpoint: Endpoint) -> None:
+def _ensure_role(session: connection, endpoint: Endpoint, replication: str = "REPLICATION") -> None:
     # Hashed here, so that the server never sees the password in a statement that it might log.
     secret = encrypt_password(endpoint.password.get_secret_value(), endpoint.user, session, "scram-sha-256")
     with session.cursor() as cursor:
         cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (endpoint.user,))
         verb = SQL("ALTER" if cursor.fetchone() else "CREATE")
-        statement = SQL("{} ROLE {} LOGIN REPLICATION NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD {}")
-        cursor.execute(statement.format(verb, Identifier(endpoint.user), Literal(secret)))
+        statement = SQL("{} ROLE {} LOGIN {} NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD {}")
+        role = Identifier(endpoint.user)
+        cursor.execute(statement.format(verb, role, SQL(replication), Literal(secret)))
 
 
 def _ensure_database(session: connection, endpoint: Endpoint) -> None:

@@ -7,6 +7,7 @@ import pwd
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from de_resources.local.service import LeftOut, Program, Service, write_private
 
 USER = "de"
 PASSWORD = "postgres_password"  # noqa: S105 - the secret's name
+WRITER = "de_writer"
+WRITER_PASSWORD = "postgres_writer_password"  # noqa: S105 - the secret's name
 ADMIN = "postgres"
 ADMIN_PASSWORD = "postgres_admin_password"  # noqa: S105 - the secret's name
 DATABASE_VARIABLE = "DE_POSTGRES_DATABASE"
@@ -89,6 +92,10 @@ class PostgresService(Service):
         database = os.environ.get(DATABASE_VARIABLE) or "blog"
         return Endpoint(self.name, LOOPBACK, ports["client"], USER, password, database)
 
+    def writer(self, endpoint: Endpoint) -> Endpoint:
+        """The same database as the role that fills versions: it owns nothing and may do what it is granted."""
+        return replace(endpoint, user=WRITER, password=SecretStr(self.secrets.generate(WRITER_PASSWORD)))
+
     def is_ready(self, endpoint: Endpoint) -> bool:
         """The administrator can log in."""
         try:
@@ -98,8 +105,9 @@ class PostgresService(Service):
         return True
 
     def bootstrap(self, endpoint: Endpoint) -> None:
-        """Create the role and its database, and log in as the role."""
+        """Create the role and its database, and log in as the role; and the role of the writer."""
         postgres_role.ensure(partial(self._admin, endpoint), endpoint)
+        postgres_role.ensure_writer(partial(self._admin, endpoint), self.writer(endpoint))
 
     def _admin(self, endpoint: Endpoint) -> psycopg2.extensions.connection:
         password = self.secrets.generate(ADMIN_PASSWORD)
