@@ -74,6 +74,11 @@ def stages() -> list[Stage]:
         Stage("legacy visits", _keys("bronze/legacy_visits"), hourly, needs=("postgres",)),
         Stage("current legacy visits", _keys("silver/legacy_visits"), needs=("postgres",)),
         Stage("live visits", _keys("bronze/visits_stream"), needs=("kafka",)),
+        Stage(
+            "judged live visits",
+            _keys("silver/visits_live", "silver/visits_live_late", "silver/visits_live_state"),
+            needs=("kafka",),
+        ),
         Stage("released features", _keys("bronze/features", "bronze/features_dead_letter"), needs=("kafka",)),
         Stage(
             "served traffic",

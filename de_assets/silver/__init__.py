@@ -1,12 +1,20 @@
 """Silver: valid, deduplicated, on time, joined."""
 
-from de_assets.silver import devices, legacy_visits, users, visits, visits_enriched
+from de_assets.silver import devices, legacy_visits, users, visits, visits_enriched, visits_live
 
 assets = [
     visits.valid_visits,
+    visits_live.live_visits,
     devices.devices,
     users.users,
     visits_enriched.visits_enriched,
     legacy_visits.legacy_visits,
 ]
-checks = [*visits.checks, *devices.checks, *users.checks, *visits_enriched.checks, *legacy_visits.checks]
+checks = [
+    *visits.checks,
+    *visits_live.checks,
+    *devices.checks,
+    *users.checks,
+    *visits_enriched.checks,
+    *legacy_visits.checks,
+]

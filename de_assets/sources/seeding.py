@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -19,11 +19,11 @@ from de_assets.sources.simulator import (
     announcements,
     create_tables,
     feed_database,
+    feed_hours,
     feed_topic,
     hours_between,
     land_devices,
     land_visits,
-    visit_messages,
 )
 from de_assets.sources.topics import FEATURES, TOPICS, VISITS
 from de_resources.capture import prepare
@@ -91,10 +91,10 @@ def seed_simulation(
         done.user_changes, done.legacy_visits = fed.user_changes, fed.legacy_states
     say("feeding the broker")
     with _left_out(done, "kafka"):
-        # The live stream goes on where the landed files end, at a tenth of their volume.
-        live = hours_between(calendar.end, calendar.end + timedelta(hours=6))
-        messages = visit_messages(world, live, total=max(visits // 10, 1), irregularities=EVERYDAY)
-        done.messages = _feed_once(KafkaBroker(), VISITS, messages)
+        # The live stream has a tenth of the landed volume, and is of today: the broker's clock says what is late in it.
+        now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+        live = hours_between(now - timedelta(hours=6), now)
+        done.messages = _feed_live(KafkaBroker(), world, live, max(visits // 10, 1))
         days = hours_between(calendar.start, calendar.end)[:: 24 * RELEASE_DAYS]
         done.releases = _feed_once(KafkaBroker(), FEATURES, announcements(world, days).messages)
     calendar.save(settings)
@@ -125,12 +125,24 @@ def _left_out(seeded: Seeded, service: str) -> Iterator[None]:
         seeded.left_out[service] = str(error)
 
 
+def _feed_live(broker: KafkaBroker, world: World, hours: Sequence[datetime], visits: int) -> int:
+    """Feed the topic of visits hour by hour, unless it holds records."""
+    broker.ensure_topics(TOPICS)
+    if _holds_records(broker, VISITS):
+        return 0
+    return sum(feed_hours(_producer(broker), VISITS, world, hours, total=visits, irregularities=EVERYDAY))
+
+
+def _producer(broker: KafkaBroker) -> Producer:
+    return Producer({**broker.client_config(), "enable.idempotence": True, "log_level": 0})
+
+
 def _feed_once(broker: KafkaBroker, topic: str, messages: Iterable[VisitMessage]) -> int:
     """Feed the topic unless it holds records: producing is not idempotent."""
     broker.ensure_topics(TOPICS)
     if _holds_records(broker, topic):
         return 0
-    return feed_topic(Producer({**broker.client_config(), "enable.idempotence": True, "log_level": 0}), topic, messages)
+    return feed_topic(_producer(broker), topic, messages)
 
 
 def _holds_records(broker: KafkaBroker, topic: str) -> bool:

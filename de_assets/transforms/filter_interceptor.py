@@ -6,9 +6,9 @@ pass, and exact when tasks are tried again, since Spark takes the metrics of a p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -23,6 +23,7 @@ from de_resources.exact_histogram import BINS, counts, histogram
 # What a condition says of a row. Null is neither true nor false: such a row is removed, and counted apart.
 _HOLDS, _FAILS, _UNKNOWN = 0, 1, 2
 _OUTCOMES = 3
+_UNCOUNTED = {"filter/uncounted": f"more than {BINS:,} different outcomes cannot be counted exactly"}
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,17 @@ class Interception:
 
     def metadata(self) -> dict[str, Any]:
         """For a materialisation: the numbers for programs, and a table for people."""
-        numbers = {name: vars(removed) for name, removed in self.conditions.items()}
         return {
             FILTER_ROWS_IN: self.rows_in,
             "filter/rows_kept": self.rows_kept,
-            FILTER_CONDITIONS: dg.MetadataValue.json(numbers),
+            FILTER_CONDITIONS: dg.MetadataValue.json(self.numbers()["conditions"]),
             "filter/removed": dg.MetadataValue.md(_table(self)),
         }
+
+    def numbers(self) -> dict[str, Any]:
+        """For programs: `rows_in`, `rows_kept`, and per condition what it removed."""
+        conditions = {name: vars(removed) for name, removed in self.conditions.items()}
+        return {"rows_in": self.rows_in, "rows_kept": self.rows_kept, "conditions": conditions}
 
 
 def intercept(frame: DataFrame, conditions: Mapping[str, str], *, window: str | None = None) -> ObservedFrame:
@@ -62,28 +67,94 @@ def intercept(frame: DataFrame, conditions: Mapping[str, str], *, window: str | 
     as a whole.
     Raises `ValueError` without conditions. A rerun counts again.
     """
-    if not conditions:
-        raise ValueError("a filter needs at least one condition")
-    predicates = [F.expr(condition) for condition in conditions.values()]
     start = F.unix_seconds(F.col(window)) if window else F.lit(0)
-    code = start
-    for predicate in predicates:
-        code = code * _OUTCOMES + _outcome(predicate)
-    observation = Observation(f"filter_{uuid4().hex}")
-    observed = frame.observe(observation, histogram(code).alias("outcomes"))
-    names = list(conditions)
+    observed, accounts = _observed(frame, conditions, start)
 
     def tell() -> Told:
-        outcomes = counts(observation.get["outcomes"])
-        if outcomes is None:
-            return {None: {"filter/uncounted": f"more than {BINS:,} different outcomes cannot be counted exactly"}}
-        accounts = interceptions(outcomes.items(), names)
-        return {_start(seconds) if window else None: account.metadata() for seconds, account in accounts.items()}
+        found = accounts()
+        if found is None:
+            return {None: dict(_UNCOUNTED)}
+        return {_start(seconds) if window else None: account.metadata() for seconds, account in found.items()}
 
-    kept = observed
-    for predicate in predicates:
-        kept = kept.where(predicate)
-    return ObservedFrame(kept, tell)
+    return ObservedFrame(_kept(observed, conditions), tell)
+
+
+def intercept_stream(frame: DataFrame, conditions: Mapping[str, str], *, time: str, length: timedelta) -> ObservedFrame:
+    """As `intercept`, with an account for the increment as a whole and one for each window of processing time.
+
+    `time` is a timestamp column without nulls, such as the broker's; windows of `length` start at its multiples. The
+    windows are in the metadata `filter/windows`, by their start: rows in and kept, and what each condition removed.
+    """
+    seconds = int(length.total_seconds())
+    start = F.unix_seconds(F.col(time)) - F.unix_seconds(F.col(time)) % seconds
+    observed, accounts = _observed(frame, conditions, start)
+
+    def tell() -> Told:
+        found = accounts()
+        if found is None:
+            return {None: dict(_UNCOUNTED)}
+        windows = {_start(each).isoformat(): account.numbers() for each, account in found.items()}
+        whole = _sum(found.values(), list(conditions))
+        return {None: {**whole.metadata(), "filter/windows": dg.MetadataValue.json(windows)}}
+
+    return ObservedFrame(_kept(observed, conditions), tell)
+
+
+def account_by_hour(
+    frame: DataFrame, conditions: Mapping[str, str], *, time: str
+) -> tuple[DataFrame, Callable[[], Told]]:
+    """The frame with all its rows, and after a write that reads it, what the conditions remove by the hour of `time`.
+
+    The metadata `filter/by_hour` has the hours by their start; rows without a time are in `unknown`. For the table of
+    what was set apart, beside the account of the table that keeps the rest.
+    """
+    seconds = F.unix_seconds(F.date_trunc("HOUR", F.col(time)))
+    observed, accounts = _observed(frame, conditions, F.coalesce(seconds, F.lit(0)))
+
+    def tell() -> Told:
+        found = accounts()
+        if found is None:
+            return {None: dict(_UNCOUNTED)}
+        hours = {_start(each).isoformat() if each else "unknown": account.numbers() for each, account in found.items()}
+        return {None: {"filter/by_hour": dg.MetadataValue.json(hours)}}
+
+    return observed, tell
+
+
+def _observed(
+    frame: DataFrame, conditions: Mapping[str, str], start: Column
+) -> tuple[DataFrame, Callable[[], dict[int, Interception] | None]]:
+    """The frame under observation, and the accounts by the value of `start`; None where they could not be counted."""
+    if not conditions:
+        raise ValueError("a filter needs at least one condition")
+    code = start
+    for condition in conditions.values():
+        code = code * _OUTCOMES + _outcome(F.expr(condition))
+    observation = Observation(f"filter_{uuid4().hex}")
+    observed = frame.observe(observation, histogram(code).alias("outcomes"))
+
+    def accounts() -> dict[int, Interception] | None:
+        outcomes = counts(observation.get["outcomes"])
+        return None if outcomes is None else interceptions(outcomes.items(), list(conditions))
+
+    return observed, accounts
+
+
+def _kept(frame: DataFrame, conditions: Mapping[str, str]) -> DataFrame:
+    for condition in conditions.values():
+        frame = frame.where(condition)
+    return frame
+
+
+def _sum(accounts: Iterable[Interception], names: Sequence[str]) -> Interception:
+    every = list(accounts)
+    removed = {
+        name: Removed(
+            *(sum(vars(each.conditions[name])[kind] for each in every) for kind in ("first", "alone", "unknown"))
+        )
+        for name in names
+    }
+    return Interception(sum(each.rows_in for each in every), sum(each.rows_kept for each in every), removed)
 
 
 def interceptions(outcomes: Iterable[tuple[int, int]], names: Sequence[str]) -> dict[int, Interception]:

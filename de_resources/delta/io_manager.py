@@ -136,7 +136,8 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         metadata = context.definition_metadata or {}
         table = self._table(metadata, table_slice, connection)
         turn = self._turn(context, metadata, table)
-        slice_ = None if turn else slice_of(context, metadata)
+        owned = obj.owns if isinstance(obj, ObservedFrame) else None
+        slice_ = None if turn else owned or slice_of(context, metadata)
         stamp = stamp_of(context, table, slice_)
         if turn is not None:
             stamp = replace(stamp, slice=turn.key)
@@ -147,7 +148,9 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
                 written = self._write(frame, table, slice_, stamp, metadata, turn)
         except SparkConnectGrpcException as error:
             raise self._lost(error) from error
-        record(context, self._stored(table, stamp), slice_, written, frame, self._config.spark.label)
+        # A stretch of a stream is no partition, to which rows could be attributed.
+        attributed = None if owned else slice_
+        record(context, self._stored(table, stamp), attributed, written, frame, self._config.spark.label)
         # A write that was skipped, or whose counters were lost, has nothing to tell, and would be waited for.
         if isinstance(obj, ObservedFrame) and written.rows is not None and not written.skipped:
             record_told(context, obj.tell())

@@ -14,16 +14,22 @@ from typing import Any
 import dagster as dg
 from pyspark.sql import DataFrame
 
+from de_resources.delta.slices import Slice
+
 Told = Mapping[datetime | None, Mapping[str, Any]]
 """Metadata by the start of a time window (UTC), or by None for the frame as a whole."""
 
 
 @dataclass(frozen=True)
 class ObservedFrame:
-    """`tell` is called once, after `frame` was written; it would wait for ever for a write that was skipped."""
+    """`tell` is called once, after `frame` was written; it would wait for ever for a write that was skipped.
+
+    `owns` is the slice that the write replaces, for a run whose slice is no partition: a stretch of a stream.
+    """
 
     frame: DataFrame
     tell: Callable[[], Told]
+    owns: Slice | None = None
 
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> ObservedFrame:
         """Another frame computed from this one, which tells the same."""

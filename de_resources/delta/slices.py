@@ -108,7 +108,31 @@ class Members:
         raise UnusablePartitionColumn(self.column, type_, f"the partition key {key[:80]!r} is no such value")
 
 
-Box = tuple[TimeRange | Members, ...]
+@dataclass(frozen=True)
+class Positions:
+    """The interval `(after, last]` of a stream's positions in one of its sources."""
+
+    column: str
+    after: int
+    last: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """None of them is a partition's."""
+        return ()
+
+    def predicate(self, type_: DataType, prefix: str = "") -> str:  # noqa: ARG002 - positions are numbers
+        """SQL for rows inside."""
+        name = prefix + identifier(self.column)
+        return f"({name} > {literal(self.after)} AND {name} <= {literal(self.last)})"
+
+    def contains(self, value: Any) -> bool:
+        """Whether a position lies inside."""
+        return self.after < int(value) <= self.last
+
+
+Dimension = TimeRange | Members | Positions
+Box = tuple[Dimension, ...]
 
 
 @dataclass(frozen=True)
@@ -151,6 +175,25 @@ class Slice:
         if len(self.keys) <= 1:
             return self.keys[0] if self.keys else "nothing"
         return f"{self.keys[0]}…{self.keys[-1]} ({len(self.keys)})"
+
+
+@dataclass(frozen=True)
+class Stretch(Slice):
+    """What a run reads of a stream: per source, the positions after those that were read before."""
+
+    @classmethod
+    def of(cls, source: str, position: str, last: Mapping[int, int], after: Mapping[int, int]) -> Stretch:
+        """From the columns, and the positions by source; a source without one in `after` is read from its beginning."""
+        begins = {key: after.get(key, -1) for key in sorted(last)}
+        by_key: dict[str, Box] = {
+            f"{key}:{begin + 1}-{last[key]}": (Members(source, (str(key),)), Positions(position, begin, last[key]))
+            for key, begin in begins.items()
+        }
+        return cls(tuple(by_key.values()), by_key)
+
+    def describe(self) -> str:
+        """All of it: a retry may only be skipped where it would write the same."""
+        return ", ".join(self.keys)
 
 
 def _instant(moment: datetime) -> float:
@@ -228,14 +271,15 @@ def _merge_along(dimension: int, boxes: list[Box]) -> Iterable[Box]:
             yield (*members[0][:dimension], joined, *members[0][dimension + 1 :])
 
 
-def _join(dimensions: Sequence[TimeRange | Members]) -> Iterable[TimeRange | Members]:
-    first = dimensions[0]
-    if isinstance(first, Members):
-        yield Members(first.column, tuple(k for d in dimensions for k in d.keys))
+def _join(dimensions: Sequence[Dimension]) -> Iterable[Dimension]:
+    current = dimensions[0]
+    if isinstance(current, Members):
+        yield Members(current.column, tuple(k for d in dimensions for k in d.keys))
         return
-    current = first
     for following in dimensions[1:]:
-        assert isinstance(following, TimeRange)  # noqa: S101 - one dimension has one kind
+        # One dimension has one kind, and partition keys are never positions.
+        assert isinstance(current, TimeRange)  # noqa: S101
+        assert isinstance(following, TimeRange)  # noqa: S101
         if _instant(following.start) == _instant(current.end):
             current = TimeRange(current.column, current.start, following.end, current.keys + following.keys)
         else:

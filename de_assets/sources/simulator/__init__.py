@@ -23,7 +23,7 @@ from de_assets.sources.simulator.irregularities import (
 from de_assets.sources.simulator.legacy import LegacyVisit, legacy_visits
 from de_assets.sources.simulator.profiles import UserChange, UserProfile, user_changes, users_at
 from de_assets.sources.simulator.releases import Announcements, announcements
-from de_assets.sources.simulator.topic import UndeliveredError, VisitMessage, feed_topic, visit_messages
+from de_assets.sources.simulator.topic import UndeliveredError, VisitMessage, feed_hours, feed_topic, visit_messages
 from de_assets.sources.simulator.truth import Defect, HourTruth, Truth
 from de_assets.sources.simulator.world import World
 
@@ -50,6 +50,7 @@ __all__ = [
     "create_tables",
     "devices",
     "feed_database",
+    "feed_hours",
     "feed_topic",
     "hours_between",
     "land_devices",

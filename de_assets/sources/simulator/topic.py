@@ -83,6 +83,39 @@ def feed_topic(producer: Producer, topic: str, messages: Iterable[VisitMessage],
     return produced
 
 
+def feed_hours(
+    producer: Producer,
+    topic: str,
+    world: World,
+    hours: Sequence[datetime],
+    *,
+    total: int | None = None,
+    per_hour: int | None = None,
+    irregularities: Irregularities = NONE,
+    truth_beside: Path | None = None,
+) -> list[int]:
+    """Produce the `visit_messages` of these hours, each hour after the broker has confirmed the one before.
+
+    The hours' records are then apart by the broker's clock as well, in all partitions: a stream that is fed faster than
+    life, and still in the order of life. Returns the number of messages of each hour. Raises as `feed_topic`.
+    """
+    fed = []
+    for hour, visits in visits_per_hour(hours, total, per_hour, irregularities):
+        messages = visit_messages(
+            world, [hour], per_hour=visits, irregularities=irregularities, truth_beside=truth_beside
+        )
+        fed.append(feed_topic(producer, topic, messages))
+        _next_millisecond()
+    return fed
+
+
+def _next_millisecond() -> None:
+    """Until the clock shows another millisecond, the broker's unit."""
+    now = time.time_ns() // 1_000_000
+    while time.time_ns() // 1_000_000 == now:
+        time.sleep(0.0005)
+
+
 class _Reports:
     """Counts delivery reports."""
 

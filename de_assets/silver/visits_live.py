@@ -1,0 +1,163 @@
+"""Live visits judged as they come: valid ones, late ones apart from them, and the state that outlives the run.
+
+Grain: one page view, in exactly one of the two tables. Patterns: Late Data Detector (the watermark is kept in the state,
+and never goes back), Windowed Deduplicator (what is remembered is bounded by the watermark), Filter Interceptor (each
+condition tells per window of processing time what it removed), Data Overwrite (a run replaces its stretch of the topic).
+
+A run reads what lies between the positions in the state and what bronze has now. It writes the late visits first, then
+the valid ones, the state last: after a crash the next run starts from the same state, and replaces what was written.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_assets.automation.conditions import gated
+from de_assets.contracts.visits_live import VisitsLive, VisitsLiveLate, VisitsLiveState
+from de_assets.dataset import dataset
+from de_assets.sources.topics import TOPICS, VISITS
+from de_assets.transforms.filter_interceptor import account_by_hour, intercept_stream
+from de_assets.transforms.stream_judge import (
+    VERDICT,
+    Extent,
+    Judged,
+    Rule,
+    State,
+    judge,
+    next_state,
+    totals,
+)
+from de_assets.transforms.watermark import WATERMARK, Future, Lateness, Stream
+from de_checks.conservation import conservation_check
+from de_checks.contract import contract_check
+from de_resources.contract import Contract
+from de_resources.delta.observed_frame import ObservedFrame
+from de_resources.delta.slices import Stretch
+from de_resources.lake import Lake
+
+STREAM = Stream(source="topic_partition", position="topic_offset", arrived="append_time", event_time="event_time")
+RULE = Rule(
+    STREAM,
+    Lateness(
+        allowed=timedelta(minutes=30),
+        skew=timedelta(minutes=5),
+        idle_after=timedelta(minutes=10),
+        # A visit from tomorrow says nothing about how far today has come.
+        future=Future.IGNORED,
+        sources=tuple(range(next(topic.partitions for topic in TOPICS if topic.name == VISITS))),
+    ),
+    key=("visit_id",),
+    remember=timedelta(hours=2),
+    understood="error IS NULL",
+)
+WINDOW = timedelta(minutes=10)
+"""Of processing time: for each, the filter gives an account of its own."""
+
+STATE = dg.AssetKey(["silver", "visits_live_state"])
+
+
+@dg.multi_asset(
+    name="live_visits",
+    outs={
+        "late": dg.AssetOut(
+            **dataset(VisitsLiveLate, patterns=["late_data_detector"]),
+            is_required=False,
+            automation_condition=gated(),
+        ),
+        "valid": dg.AssetOut(
+            **dataset(VisitsLive, patterns=["windowed_deduplicator", "filter_interceptor", "data_overwrite"]),
+            is_required=False,
+            automation_condition=gated(),
+        ),
+        "state": dg.AssetOut(
+            **dataset(VisitsLiveState, patterns=["late_data_detector", "windowed_deduplicator"]),
+            is_required=False,
+            automation_condition=gated(),
+        ),
+    },
+    ins={"stream": dg.AssetIn(["bronze", "visits_stream"])},
+)
+def live_visits(context: dg.AssetExecutionContext, stream: DataFrame, lake: Lake) -> Iterator[dg.Output[ObservedFrame]]:
+    """Judge what came since the last run; nothing is written where nothing came."""
+    state = state_of(lake, stream)
+    positions = {source: known.position for source, known in state.sources.items()}
+    extent = Extent.of(stream.where(beyond(positions)), STREAM)
+    if extent is None:
+        context.log.info("Nothing came since the last run.")
+        return
+    stretch = Stretch.of(STREAM.source, STREAM.position, extent.positions, positions)
+    judged = judge(stream.where(stretch.predicate(stream.schema)), extent, state, RULE)
+    records = judged.records.persist()
+    try:
+        added = totals(records, STREAM)
+        yield dg.Output(late_visits(records, stretch), "late")
+        valid = intercept_stream(records, RULE.conditions, time=STREAM.arrived, length=WINDOW)
+        yield dg.Output(ObservedFrame(in_event_hour(valid.frame), valid.tell, stretch), "valid")
+        after = next_state(judged, state, RULE, added).select(*Contract.of(VisitsLiveState).column_names)
+        yield dg.Output(ObservedFrame(after, lambda: {None: progress(judged)}), "state")
+    finally:
+        records.unpersist()
+
+
+def state_of(lake: Lake, stream: DataFrame) -> State:
+    """What the last run has left; nothing where there was none."""
+    contract = Contract.of(VisitsLiveState)
+    table = lake.table(STATE)
+    if table.log() is None:
+        return State.of(stream.sparkSession.createDataFrame([], contract.struct_type()))
+    return State.of(table.read(stream.sparkSession))
+
+
+def beyond(positions: dict[int, int]) -> str:
+    """SQL for what comes after the positions, of known sources and of new ones."""
+    known = [f"(topic_partition = {source} AND topic_offset > {last})" for source, last in positions.items()]
+    return " OR ".join([*known, f"topic_partition NOT IN ({', '.join(map(str, positions))})"]) if known else "TRUE"
+
+
+def late_visits(records: DataFrame, stretch: Stretch) -> ObservedFrame:
+    """The columns of silver.visits_live_late; tells what became of the records by the hour of their event."""
+    observed, tell = account_by_hour(records, RULE.conditions, time=STREAM.event_time)
+    lateness = F.unix_seconds(WATERMARK) - F.unix_seconds("event_time")
+    late = observed.where(F.col(VERDICT).isin("late", "future")).withColumn("lateness_seconds", lateness)
+    return ObservedFrame(late.select(*Contract.of(VisitsLiveLate).column_names), tell, stretch)
+
+
+def in_event_hour(visits: DataFrame) -> DataFrame:
+    """The columns of silver.visits_live."""
+    hour = F.date_trunc("HOUR", F.col("event_time")).alias("event_hour")
+    return visits.select("*", hour).select(*Contract.of(VisitsLive).column_names)
+
+
+def progress(judged: Judged) -> dict[str, object]:
+    """How far the watermark came, and how far it is behind the newest batch: both are plotted."""
+    told: dict[str, object] = {"stream/newest_batch": _text(judged.opened)}
+    if judged.watermark is not None:
+        told["stream/watermark"] = _text(judged.watermark)
+        told["stream/watermark_seconds"] = judged.watermark / 1e6
+        told["stream/lag_seconds"] = (judged.opened - judged.watermark) / 1e6
+    return told
+
+
+def _text(micros: int) -> str:
+    return datetime.fromtimestamp(micros / 1e6, UTC).isoformat()
+
+
+_VALID = live_visits.get_asset_spec(dg.AssetKey(["silver", "visits_live"]))
+_LATE = live_visits.get_asset_spec(dg.AssetKey(["silver", "visits_live_late"]))
+_STATE = live_visits.get_asset_spec(STATE)
+
+checks = [
+    contract_check(_VALID),
+    contract_check(_LATE, blocking=False),
+    contract_check(_STATE, blocking=False),
+    conservation_check(
+        _STATE,
+        came=dg.AssetKey(["bronze", "visits_stream"]),
+        source=STREAM.source,
+        position=STREAM.position,
+        kept={_VALID.key: ("valid",), _LATE.key: ("late", "future")},
+    ),
+]

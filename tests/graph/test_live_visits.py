@@ -1,0 +1,187 @@
+"""Live visits, judged run by run, with crashes between the tables: what one record after the other would have given."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from stream_reference import Record, cuts, simulated, verdicts
+
+from de_assets.bronze.visits_stream import understood_or_explained
+from de_assets.contracts.visits import VisitsStream
+from de_assets.resources import resources
+from de_assets.silver.visits_live import RULE, checks, live_visits
+from de_resources.contract import Contract
+from de_resources.delta.crash_points import at
+from de_resources.settings import Settings
+from de_resources.spark import SparkEngine
+
+START = int(datetime(2026, 1, 5, 10, tzinfo=UTC).timestamp())
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+ASSETS = dg.AssetSelection.assets(live_visits).without_checks()
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+def message(record: Record) -> tuple[bytes, int, int, datetime]:
+    visit = {"visit_id": record.key, "user_id": "u", "page": "p", "keep_private": False, "context": {}}
+    if record.event is not None:
+        visit["event_time"] = datetime.fromtimestamp(record.event, UTC).isoformat()
+    return json.dumps(visit).encode(), record.source, record.position, datetime.fromtimestamp(record.arrived, UTC)
+
+
+@dataclass
+class Live:
+    """A topic as bronze has it, and the runs that follow it."""
+
+    engine: SparkEngine
+    root: Path
+    instance: dg.DagsterInstance
+    runs: list[dict[str, dict[str, Any]]] = field(default_factory=list)
+    evaluations: list[dg.AssetCheckEvaluation] = field(default_factory=list)
+
+    def load(self, records: list[Record]) -> None:
+        frame = self.engine.spark_session.createDataFrame(
+            [message(record) for record in records], "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP"
+        )
+        understood_or_explained(frame).write.format("delta").mode("append").save(
+            str(self.root / "bronze/visits_stream")
+        )
+
+    def run(self, selection: dg.AssetSelection | None = None, *, killed_after: str | None = None) -> bool:
+        """One run; `killed_after` is the table after whose commit it ends. Whether it succeeded."""
+
+        def die(table: str) -> None:
+            if table == killed_after:
+                raise Killed(table)
+
+        settings = Settings.from_environment({"DE_HOME": str(self.root.parent), "LAKE_ROOT": str(self.root)})
+        upstream = dg.AssetSpec(["bronze", "visits_stream"], metadata={"contract": Contract.of(VisitsStream).path})
+        with at("after_commit", die) if killed_after else nullcontext():
+            result = dg.materialize(
+                [upstream.with_io_manager_key("io_manager"), live_visits, *checks],
+                selection=selection,
+                instance=self.instance,
+                resources=resources(settings, self.engine),
+                run_config=QUIET,
+                raise_on_error=False,
+            )
+        self.runs.append(
+            {
+                event.asset_key.path[-1]: {k: v.value for k, v in event.materialization.metadata.items()}
+                for event in result.get_asset_materialization_events()
+                if event.asset_key is not None
+            }
+        )
+        self.evaluations = result.get_asset_check_evaluations()
+        return result.success
+
+    def rows(self, table: str) -> list[Any]:
+        found: list[Any] = (
+            self.engine.spark_session.read.format("delta").load(str(self.root / "silver" / table)).collect()
+        )
+        return found
+
+    def found(self) -> dict[tuple[int, int], str]:
+        """What the two tables say of each record that they have; each is in one of them, once."""
+        every = [(row.topic_partition, row.topic_offset, "valid") for row in self.rows("visits_live")]
+        every += [(row.topic_partition, row.topic_offset, row.verdict) for row in self.rows("visits_live_late")]
+        assert len(every) == len({place[:2] for place in every})
+        return {(source, position): verdict for source, position, verdict in every}
+
+
+STREAM = simulated(5, 160, START)
+PIECES = cuts(STREAM, 3, 3)
+EXPECTED, WATERMARKS = verdicts(STREAM, RULE)
+KEPT = {place: verdict for place, verdict in EXPECTED.items() if verdict in ("valid", "late", "future")}
+
+
+@pytest.fixture(scope="module")
+def live(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """The stream in three pieces; of the second, two runs die: after the late visits, and after the valid ones."""
+    assert engine.spark_session is not None
+    with dg.instance_for_test() as instance:
+        live = Live(engine, tmp_path_factory.mktemp("live") / "lake", instance)
+        live.load(PIECES[0])
+        assert live.run(ASSETS)
+        live.load(PIECES[1])
+        assert not live.run(ASSETS, killed_after="silver.visits_live_late")
+        assert not live.run(ASSETS, killed_after="silver.visits_live")
+        live.load(PIECES[2])
+        assert live.run()
+        yield live
+
+
+@pytest.mark.faults
+@pytest.mark.pattern("late_data_detector", "windowed_deduplicator", "data_overwrite")
+def test_runs_and_crashes_leave_what_one_record_after_the_other_gives(live: Live) -> None:
+    assert Counter(EXPECTED.values()).keys() == {"valid", "late", "future", "duplicates", "malformed"}
+    assert live.found() == KEPT
+    marks = {
+        (row.topic_partition, row.topic_offset): row.watermark.timestamp()
+        for row in live.rows("visits_live_late")
+        if row.watermark
+    }
+    arrived = {(r.source, r.position): r.arrived for r in STREAM}
+    assert marks == {place: WATERMARKS[arrived[place]] for place in marks}
+
+
+@pytest.mark.pattern("filter_interceptor")
+def test_the_filter_gives_an_account_per_window_of_processing_time(live: Live) -> None:
+    second = [record for piece in PIECES[1:] for record in piece]
+    told = live.runs[-1]["visits_live"]
+    assert told["filter/rows_in"] == len(second)
+    expected: dict[str, Counter[str]] = {}
+    for record in second:
+        start = datetime.fromtimestamp(record.arrived - record.arrived % 600, UTC).isoformat()
+        expected.setdefault(start, Counter())[EXPECTED[record.source, record.position]] += 1
+    names = {"understood": "malformed", "first_copy": "duplicates", "not_late": "late", "not_in_the_future": "future"}
+    found = {
+        start: Counter({names[name]: removed["first"] for name, removed in window["conditions"].items()})
+        + Counter(valid=window["rows_kept"])
+        for start, window in told["filter/windows"].items()
+    }
+    assert found == expected
+    by_hour = live.runs[-1]["visits_live_late"]["filter/by_hour"]
+    assert sum(hour["rows_in"] for hour in by_hour.values()) == len(second)
+
+
+@pytest.mark.pattern("late_data_detector", "windowed_deduplicator")
+def test_the_state_tells_the_totals_and_how_far_it_came(live: Live) -> None:
+    sources = [row for row in live.rows("visits_live_state") if row.entry == "source"]
+    totals = {(row.source, verdict): row[verdict] for row in sources for verdict in set(EXPECTED.values())}
+    expected = Counter((source, verdict) for (source, _), verdict in EXPECTED.items())
+    assert {key: n for key, n in totals.items() if n} == expected
+    told = live.runs[-1]["visits_live_state"]
+    last = max(r.arrived for r in STREAM)
+    assert told["stream/watermark_seconds"] == WATERMARKS[last]
+    assert told["stream/lag_seconds"] == last - (WATERMARKS[last] or 0)
+    assert told["dagster/row_count"] == len(live.rows("visits_live_state"))
+    assert {e.check_name: e.passed for e in live.evaluations if e.check_name == "nothing_is_lost"} == {
+        "nothing_is_lost": True
+    }
+
+
+@pytest.mark.pattern("late_data_detector")
+def test_nothing_new_writes_nothing_and_a_loss_is_found(live: Live) -> None:
+    path = f"delta.`{live.root}/silver/visits_live_late`"
+    live.engine.spark_session.sql(f"DELETE FROM {path} WHERE verdict = 'future' AND topic_partition = 0")
+    assert live.run()
+    assert live.runs[-1] == {}
+    lost = sum(verdict == "future" and source == 0 for (source, _), verdict in KEPT.items())
+    assert live.run(dg.AssetSelection.checks(checks[-1]))
+    (evaluation,) = live.evaluations
+    assert not evaluation.passed
+    late = sum(v in ("late", "future") and source == 0 for (source, _), v in KEPT.items())
+    differences = evaluation.metadata["differences"].value
+    assert differences == {"silver/visits_live_late": {"0": {"expected": late, "found": late - lost}}}
