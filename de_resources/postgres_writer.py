@@ -164,9 +164,9 @@ def write_slice(
                 reach("before_commit", relation.name)
     except (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError) as error:
         # Without the details, which hold values of the row.
-        raise LoadRefused(load.dataset, slice_, _reason(error)) from None
+        raise LoadRefused(load.dataset, slice_, reason_of(error)) from None
     except psycopg2.Error as error:
-        raise LoadInterrupted(load.dataset, slice_, _reason(error)) from error
+        raise LoadInterrupted(load.dataset, slice_, reason_of(error)) from error
     reach("after_commit", load.dataset)
     return counts
 
@@ -212,7 +212,8 @@ def _listed(parts: Iterable[Composable]) -> Composed:
     return SQL(", ").join(parts)
 
 
-def _reason(error: psycopg2.Error) -> str:
+def reason_of(error: psycopg2.Error) -> str:
+    """What the database said, without the values of a row."""
     if isinstance(error, psycopg2.DataError):
         return f"{type(error).__name__}, SQLSTATE {error.pgcode}"  # its text quotes the value
     return error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
