@@ -104,13 +104,18 @@ class Relation:
     def of(cls, contract: Contract) -> Relation:
         """The table that a contract describes, sliced by the one column it is partitioned by. Raises `NoSuchColumnType`."""
         (slice_column,) = contract.partitioned_by
+        return cls(contract.name, cls.sql_columns(contract), contract.key, slice_column)
+
+    @staticmethod
+    def sql_columns(contract: Contract) -> tuple[tuple[str, str], ...]:
+        """A contract's columns with their SQL types. Raises `NoSuchColumnType`."""
         columns = []
         for column in contract.columns:
             spark_type = column.type.simpleString()
             if spark_type not in _TYPES:
                 raise NoSuchColumnType(contract.name, column.name, spark_type)
             columns.append((column.name, _TYPES[spark_type] + ("" if column.nullable else " NOT NULL")))
-        return cls(contract.name, tuple(columns), contract.key, slice_column)
+        return tuple(columns)
 
     @property
     def identifier(self) -> Identifier:
@@ -164,9 +169,9 @@ def write_slice(
                 reach("before_commit", relation.name)
     except (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError) as error:
         # Without the details, which hold values of the row.
-        raise LoadRefused(load.dataset, slice_, _reason(error)) from None
+        raise LoadRefused(load.dataset, slice_, reason(error)) from None
     except psycopg2.Error as error:
-        raise LoadInterrupted(load.dataset, slice_, _reason(error)) from error
+        raise LoadInterrupted(load.dataset, slice_, reason(error)) from error
     reach("after_commit", load.dataset)
     return counts
 
@@ -212,7 +217,8 @@ def _listed(parts: Iterable[Composable]) -> Composed:
     return SQL(", ").join(parts)
 
 
-def _reason(error: psycopg2.Error) -> str:
+def reason(error: psycopg2.Error) -> str:
+    """Why the database refused, without a value of a row."""
     if isinstance(error, psycopg2.DataError):
         return f"{type(error).__name__}, SQLSTATE {error.pgcode}"  # its text quotes the value
     return error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__

@@ -73,6 +73,7 @@ def stages() -> list[Stage]:
         Stage("legacy visits", _keys("bronze/legacy_visits"), hourly, needs=("postgres",)),
         Stage("current legacy visits", _keys("silver/legacy_visits"), needs=("postgres",)),
         Stage("live visits", _keys("bronze/visits_stream"), needs=("kafka",)),
+        Stage("live sessions", _keys("gold/sessions_live"), needs=("kafka", "postgres")),
         Stage("released features", _keys("bronze/features", "bronze/features_dead_letter"), needs=("kafka",)),
         Stage(
             "served traffic",

@@ -3,6 +3,7 @@
 from de_assets.gold import (
     referral_stats,
     sessions,
+    sessions_live,
     user_activity,
     users_by_country,
     users_snapshot,
@@ -13,6 +14,7 @@ assets = [
     visits_cube_daily.visits_cube_daily,
     referral_stats.referral_stats,
     sessions.sessions,
+    sessions_live.sessions_live,
     users_snapshot.users_snapshot,
     users_by_country.users_by_country,
     user_activity.user_activity,
@@ -21,6 +23,7 @@ checks = [
     *visits_cube_daily.checks,
     *referral_stats.checks,
     *sessions.checks,
+    *sessions_live.checks,
     *users_snapshot.checks,
     *users_by_country.checks,
     *user_activity.checks,
