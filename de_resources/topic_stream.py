@@ -1,6 +1,10 @@
-"""A topic as a streaming frame for the engine: every increment goes on where the checkpoint of the one before ended."""
+"""A topic as a frame for the engine: as a stream, where every increment goes on where the checkpoint of the one before
+ended, or as the slice between offsets that the reader knows."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +28,26 @@ def topic_stream(session: SparkSession, broker: KafkaBroker, topic: str, *, at_m
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         # What a producer that was killed had produced and not committed is nobody's business.
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+    )
+
+
+def topic_slice(
+    session: SparkSession, broker: KafkaBroker, topic: str, start: Mapping[int, int], end: Mapping[int, int]
+) -> DataFrame:
+    """The committed records between these offsets of all partitions, in the columns of Spark's source.
+
+    The same whenever it is read. Fails when records are asked for that the topic no longer holds.
+    """
+    bounds = {
+        name: json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})
+        for name, offsets in (("startingOffsets", start), ("endingOffsets", end))
+    }
+    return (
+        session.read.format("kafka")
+        .options(**broker.spark_options(), **bounds)
+        .option("subscribe", topic)
         .option("kafka.isolation.level", "read_committed")
         .load()
     )

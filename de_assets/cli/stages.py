@@ -79,6 +79,7 @@ def stages() -> list[Stage]:
             _keys("silver/visits_live", "silver/visits_live_late", "silver/visits_live_state"),
             needs=("kafka",),
         ),
+        Stage("live sessions", _keys("gold/sessions_live"), needs=("kafka", "postgres")),
         Stage("released features", _keys("bronze/features", "bronze/features_dead_letter"), needs=("kafka",)),
         Stage(
             "served traffic",

@@ -76,3 +76,29 @@ class ServedUsers(UsersLatest):
 
         name = "serving.users_snapshot"
         metadata = {"owner": OWNER, "key": ["user_id"]}
+
+
+class SessionsLive(pa.DataFrameModel):
+    """Sessions of the topic `visits` by the broker's clock, as a key-value table of the database.
+
+    Grain: one session of one user: visits that the broker took with less than the gap between them. Duplicates count.
+    """
+
+    session_id: T.StringType = pa.Field(
+        nullable=False, description="SHA-256 of the user and the append time of the first visit: never changes"
+    )
+    user_id: T.StringType = pa.Field(nullable=False, description="Pseudonymous visitor: registered or guest")
+    started_at: T.TimestampType = pa.Field(nullable=False, description="When the broker took the first visit (UTC)")
+    ended_at: T.TimestampType = pa.Field(nullable=False, description="When the broker took the last visit (UTC)")
+    visits: T.LongType = pa.Field(nullable=False, gt=0, description="Number of page views; duplicates included")
+    first_event_time: T.TimestampType = pa.Field(nullable=False, description="Earliest view, by the producers' clocks")
+    last_event_time: T.TimestampType = pa.Field(nullable=False, description="Latest view, by the producers' clocks")
+    first_page: T.StringType = pa.Field(nullable=False, description="Page of the visit that the broker took first")
+    last_page: T.StringType = pa.Field(nullable=False, description="Page of the visit that the broker took last")
+    is_closed: T.BooleanType = pa.Field(nullable=False, description="Whether the gap is over: the row is final")
+
+    class Config:
+        """No partition: a row is found by its key."""
+
+        name = "gold.sessions_live"
+        metadata = {"owner": OWNER, "key": ["session_id"], "rules": {"ends_after_start": "ended_at >= started_at"}}

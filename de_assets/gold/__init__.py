@@ -3,6 +3,7 @@
 from de_assets.gold import (
     referral_stats,
     sessions,
+    sessions_live,
     user_activity,
     users_by_country,
     users_latest,
@@ -14,6 +15,7 @@ assets = [
     visits_cube_daily.visits_cube_daily,
     referral_stats.referral_stats,
     sessions.sessions,
+    sessions_live.sessions_live,
     users_snapshot.users_snapshot,
     users_latest.users_latest,
     users_by_country.users_by_country,
@@ -23,6 +25,7 @@ checks = [
     *visits_cube_daily.checks,
     *referral_stats.checks,
     *sessions.checks,
+    *sessions_live.checks,
     *users_snapshot.checks,
     *users_by_country.checks,
     *user_activity.checks,

@@ -1,0 +1,209 @@
+"""Sessions as they happen, in the database: read from the topic `visits`, written by key.
+
+Grain: one session of one user, by the broker's clock. Patterns: Keyed Idempotency - a session's id derives from its user and
+the append time of its first visit, so that late visits, restarts and replays hit the same row; Checkpointer, managed by the
+consumer - positions are committed after the write (at least once), and repeated writes change nothing. Remove the
+consumer group `sessions_live` to replay the topic from its start.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+from psycopg2.sql import SQL
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from de_assets.automation.conditions import polled
+from de_assets.contracts.serving import SessionsLive
+from de_assets.serving.served import served
+from de_assets.sources.systems import VISITS_TOPIC
+from de_assets.sources.topics import VISITS
+from de_assets.transforms.append_time_sessionizer import GAP, KNOWN, continued_sessions
+from de_assets.transforms.visit_parser import ERROR, parse_visits
+from de_checks.patterns import carries
+from de_resources.append_log import AppendLog, from_milliseconds
+from de_resources.checkpoints import Checkpoint, GroupCheckpoints
+from de_resources.contract import Contract
+from de_resources.errors import PermanentError
+from de_resources.kafka import KafkaBroker
+from de_resources.postgres import PostgresDatabase
+from de_resources.postgres_upsert import create_if_missing, exists, keyed_relation, upsert
+from de_resources.spark import SparkEngine
+from de_resources.topic_consumer import Consumed, Increment, consume
+from de_resources.topic_increments import by_time
+from de_resources.topic_stream import placed, topic_slice
+from de_resources.utc_rows import utc_rows
+
+CONSUMER = "sessions_live"
+RELATION = keyed_relation(Contract.of(SessionsLive))
+# An increment's sessions are collected to be written; its visits stay in the engine.
+AT_MOST = 50_000
+SETTLE = timedelta(seconds=10)
+JUDGED = timedelta(days=7)
+_TOO_CLOSE = """
+    SELECT count(*), count(*) FILTER (WHERE started_at < previous + %s) FROM (
+        SELECT started_at, lag(ended_at) OVER (PARTITION BY user_id ORDER BY started_at, session_id) AS previous
+        FROM {0} WHERE ended_at > (SELECT max(ended_at) FROM {0}) - %s) AS each
+"""
+BEGIN_AGAIN = (
+    f"to begin again drop the table `{RELATION.name}`, delete the consumer group `{CONSUMER}` at the broker, and run."
+)
+_KNOWN_COLUMNS = [column.strip().split(" ")[0] for column in KNOWN.split(",")]
+
+
+class ClockWentBack(PermanentError):
+    """Visits that the broker dated before a time up to which all of them had been read."""
+
+    def __init__(self, topic: str, since: datetime, oldest: datetime) -> None:
+        self.topic, self.since, self.oldest = topic, since, oldest
+        super().__init__(
+            f"`{topic}` got records dated {oldest.isoformat()} after it was read up to {since.isoformat()}: a broker's clock "
+            f"was set back, or runs apart from this one by more than {SETTLE.total_seconds():g} s. Nothing of this increment "
+            f"was written. Correct the clock, and {BEGIN_AGAIN}"
+        )
+
+
+class TableLost(PermanentError):
+    """A consumer that goes on though what it wrote is gone."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"The consumer group `{CONSUMER}` has read the topic up to its checkpoint, but the table `{RELATION.name}` is "
+            f"gone. Nothing was written, for it would lack all sessions before. Restore the table; or {BEGIN_AGAIN}"
+        )
+
+
+@dataclass
+class Told:
+    """What the increments of a run add up to."""
+
+    records: int = 0
+    not_understood: int = 0
+    upserted: int = 0
+
+
+class Cut(dg.Config):
+    """How far before the present a run stops reading."""
+
+    settle_seconds: float = SETTLE.total_seconds()
+    """More than brokers and this machine disagree about the time, and than a broker needs to show what it took."""
+
+
+@dg.asset(
+    **served(SessionsLive, kind="postgres", patterns=["keyed_idempotency", "checkpointer"]),
+    deps=[VISITS_TOPIC],
+    automation_condition=polled("0 * * * *"),
+)
+def sessions_live(
+    config: Cut, broker: KafkaBroker, spark: SparkEngine, database: PostgresDatabase
+) -> dg.MaterializeResult[None]:
+    """Write the sessions of what was published since the last run, close those whose gap is over, and stop."""
+    broker.check()
+    log = AppendLog(broker.client_config(), VISITS)
+    log.require_append_time()
+    settle = timedelta(seconds=config.settle_seconds)
+    told, done = fill(spark.spark_session, broker, log, database, datetime.now(UTC), settle=settle)
+    return dg.MaterializeResult(
+        metadata={
+            "topic": VISITS,
+            "records_read": told.records,
+            "records_not_understood": told.not_understood,
+            "sessions_upserted": told.upserted,
+            "increments": done.increments,
+            "checkpoint/before": dg.MetadataValue.json(_described(done.before)),
+            "checkpoint/after": dg.MetadataValue.json(_described(done.after)),
+            **database.description(),
+        }
+    )
+
+
+@dg.asset_check(
+    asset=sessions_live,
+    description=f"Of the sessions of the last {JUDGED.days} days, no two of a user overlap or are closer than the gap: the "
+    "same visits under two keys would be.",
+    metadata=carries("keyed_idempotency"),
+)
+def each_session_has_one_key(database: PostgresDatabase) -> dg.AssetCheckResult:
+    """One indexed query of the database. Metadata: `sessions`, and of them `too_close` to the one before."""
+    with database.connect() as session, session.cursor() as cursor:
+        cursor.execute(SQL(_TOO_CLOSE).format(RELATION.identifier), (GAP, JUDGED))
+        sessions, too_close = cursor.fetchone() or (0, 0)
+    return dg.AssetCheckResult(passed=not too_close, metadata={"sessions": sessions, "too_close": too_close})
+
+
+checks = [each_session_has_one_key]
+
+
+def fill(
+    session: SparkSession,
+    broker: KafkaBroker,
+    log: AppendLog,
+    database: PostgresDatabase,
+    now: datetime,
+    *,
+    gap: timedelta = GAP,
+    settle: timedelta = SETTLE,
+    at_most: int = AT_MOST,
+) -> tuple[Told, Consumed]:
+    """Read the topic from the consumer's checkpoint up to `now - settle`, and write its sessions increment by increment."""
+    told, checkpoints = Told(), GroupCheckpoints(log, CONSUMER)
+    if not exists(database, RELATION):
+        if checkpoints.read() is not None:
+            raise TableLost
+        create_if_missing(database, RELATION, indexed=["ended_at"])
+
+    def write(increment: Increment) -> None:
+        visits, seen = understood(topic_slice(session, broker, log.topic, increment.start, increment.end.offsets))
+        known = session.createDataFrame(_open_since(database, increment.since, gap), KNOWN)
+        until = increment.end.until
+        assert until is not None  # noqa: S101 - increments by time have it
+        rows = utc_rows(continued_sessions(visits, known, until, gap))
+        figures = seen.get
+        _require_younger(log.topic, increment.since, figures["oldest"])
+        told.records += figures["records"]
+        told.not_understood += figures["not_understood"]
+        told.upserted += upsert(database, RELATION, rows, forward=["ended_at", "is_closed"])
+
+    done = consume(RELATION.name, checkpoints, lambda at: by_time(log, at, now, settle=settle, at_most=at_most), write)
+    return told, done
+
+
+def understood(records: DataFrame) -> tuple[DataFrame, Observation]:
+    """The visits among broker records, and what is observed of all of them while they are read."""
+    seen = Observation()
+    parsed = parse_visits(placed(records), "payload").observe(
+        seen,
+        F.count(F.lit(1)).alias("records"),
+        F.count(ERROR).alias("not_understood"),
+        F.unix_millis(F.min("append_time")).alias("oldest"),
+    )
+    return parsed.where(F.col(ERROR).isNull()), seen
+
+
+def _open_since(database: PostgresDatabase, since: datetime | None, gap: timedelta) -> Sequence[tuple[Any, ...]]:
+    """The sessions, at most one per user, that an increment from `since` on may continue.
+
+    None at the topic's beginning: there, all is derived from the topic, whatever the table holds already.
+    """
+    if since is None:
+        return []
+    columns = SQL(", ").join(map(SQL, _KNOWN_COLUMNS))
+    question = SQL("SELECT {} FROM {} WHERE started_at < %s AND ended_at > %s").format(columns, RELATION.identifier)
+    with database.connect() as session, session.cursor() as cursor:
+        cursor.execute(question, (since, since - gap))
+        return cursor.fetchall()
+
+
+def _require_younger(topic: str, since: datetime | None, oldest: int | None) -> None:
+    if since is not None and oldest is not None and from_milliseconds(oldest) < since:
+        raise ClockWentBack(topic, since, from_milliseconds(oldest))
+
+
+def _described(checkpoint: Checkpoint | None) -> Mapping[str, Any]:
+    if checkpoint is None:
+        return {}
+    offsets = {str(partition): offset for partition, offset in checkpoint.offsets.items()}
+    return {"offsets": offsets, "until": checkpoint.until.isoformat() if checkpoint.until else None}

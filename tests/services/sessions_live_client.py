@@ -1,0 +1,31 @@
+"""A process that fills `gold.sessions_live` from a topic up to a time, and that dies where DE_KILL_AT says.
+
+`python sessions_live_client.py <topic> <milliseconds of now>`. The gap is ten seconds, and nothing has to settle.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timedelta
+
+from de_assets.gold.sessions_live import Told, fill
+from de_resources.append_log import AppendLog, from_milliseconds
+from de_resources.kafka import KafkaBroker
+from de_resources.postgres import PostgresDatabase
+from de_resources.spark import SparkEngine, close_connections
+from de_resources.topic_consumer import Consumed
+
+GAP = timedelta(seconds=10)
+
+
+def run(topic: str, now: datetime, *, at_most: int = 1000) -> tuple[Told, Consumed]:
+    """In this process."""
+    broker = KafkaBroker()
+    log = AppendLog(broker.client_config(), topic)
+    session = SparkEngine().spark_session
+    return fill(session, broker, log, PostgresDatabase(), now, gap=GAP, settle=timedelta(0), at_most=at_most)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], from_milliseconds(int(sys.argv[2])))
+    close_connections()
