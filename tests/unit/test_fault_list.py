@@ -1,0 +1,30 @@
+"""The list of faults names tests that exist, and none of the faults that are promised is without one."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent.parent
+LINES = [
+    line for line in (TESTS.parent / "docs" / "faults.md").read_text().splitlines() if re.match(r"\| \d+ \|", line)
+]
+PROMISED = {*range(1, 10), *range(11, 16)}
+
+
+def functions(module: Path) -> set[str]:
+    """The tests of a module, those in classes included."""
+    nodes = ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.split("|")[1].strip())
+def test_every_fault_names_tests_that_exist(line: str) -> None:
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", line)
+    assert named
+    assert [(m, t) for m, t in named if not (TESTS / m).exists() or t not in functions(TESTS / m)] == []
+
+
+def test_no_promised_fault_is_missing() -> None:
+    assert {int(line.split("|")[1]) for line in LINES} >= PROMISED
