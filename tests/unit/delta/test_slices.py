@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from de_resources.delta.slices import Box, Slice, UnusablePartitionColumn, make_slice
+from de_resources.delta.slices import Box, Slice, Stretch, UnusablePartitionColumn, make_slice
 from de_resources.errors import PermanentError
 
 ZONES = ["UTC", "Europe/Warsaw", "America/New_York", "Africa/Cairo", "Australia/Lord_Howe", "Asia/Kathmandu"]
@@ -199,3 +199,15 @@ def test_mistakes_in_partition_expr_are_named() -> None:
         make_slice(["a"], STATIC, "nope").predicate(schema("kind string"))
     with pytest.raises(PermanentError, match="not usable"):
         make_slice(["a"], STATIC, "k`; DROP").predicate(schema("`k``; DROP` string"))
+
+
+def test_a_stretch_of_a_stream_goes_from_the_last_position_to_the_newest_and_is_named_in_full() -> None:
+    stretch = Stretch.of("shard", "number", {2: 9, 0: 5, 1: 7}, {0: 3, 1: 6, 4: 4})
+    assert stretch.describe() == "0:4-5, 1:7-7, 2:0-9", (
+        "two stretches with one name would pass for a retry of each other"
+    )
+    assert stretch.key_of({"shard": 0, "number": 4}) == "0:4-5"
+    assert stretch.key_of({"shard": 0, "number": 3}) is None
+    schema = StructType([StructField("shard", IntegerType()), StructField("number", LongType())])
+    first, *_ = stretch.predicate(schema).split(" OR ")
+    assert first == "(`shard` IN (0) AND (`number` > 3 AND `number` <= 5))"
