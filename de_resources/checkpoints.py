@@ -46,6 +46,17 @@ class CheckpointNotCommitted(TransientError):
         )
 
 
+class PositionTaken(TransientError):
+    """Another run of the same consumer has moved the position that this one went on from."""
+
+    def __init__(self, consumer: str, topic: str) -> None:
+        self.consumer, self.topic = consumer, topic
+        super().__init__(
+            f"Another run of the consumer `{consumer}` has read `{topic}` further meanwhile. What this one wrote with its "
+            "position was rolled back, so that nothing is there twice. Let only one run; the next one goes on where it is."
+        )
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """The offset that comes next, by partition of the topic with this identity.
@@ -124,6 +135,14 @@ _COMMIT = """
     ON CONFLICT (consumer) DO UPDATE SET topic = excluded.topic, topic_id = excluded.topic_id,
     offsets = excluded.offsets, until = excluded.until, committed_at = now()
 """
+_BEGIN = """
+    INSERT INTO {} (consumer, topic, topic_id, offsets, until) VALUES (%s, %s, %s, %s, %s)
+    ON CONFLICT (consumer) DO NOTHING RETURNING 1
+"""
+_MOVE = """
+    UPDATE {} SET offsets = %s, until = %s, committed_at = now()
+    WHERE consumer = %s AND topic_id = %s AND offsets = %s RETURNING 1
+"""
 
 
 @dataclass(frozen=True)
@@ -157,14 +176,29 @@ class TableCheckpoints:
     def commit(self, checkpoint: Checkpoint) -> None:
         """In a transaction of its own."""
         with self.database.connect() as session, session.cursor() as statement:
-            self.commit_with(statement, checkpoint)
+            statement.execute(SQL(_COMMIT).format(self._table), self._values(checkpoint))
 
-    def commit_with(self, statement: cursor, checkpoint: Checkpoint) -> None:
-        """In the transaction of this cursor: the position and what is written with it become visible together."""
-        offsets = json.dumps({str(partition): offset for partition, offset in checkpoint.offsets.items()})
-        values = (self.consumer, self.topic, checkpoint.topic_id, offsets, checkpoint.until)
-        statement.execute(SQL(_COMMIT).format(self._table), values)
+    def commit_with(self, statement: cursor, checkpoint: Checkpoint, before: Checkpoint | None) -> None:
+        """In the transaction of this cursor: the position and what is written with it become visible together.
+
+        Raises `PositionTaken`, which has to roll the transaction back, unless the position is still `before`. Of two runs
+        at once, the second waits here until the first one has committed.
+        """
+        if before is None:
+            statement.execute(SQL(_BEGIN).format(self._table), self._values(checkpoint))
+        else:
+            known = (self.consumer, before.topic_id, _as_json(before))
+            statement.execute(SQL(_MOVE).format(self._table), (_as_json(checkpoint), checkpoint.until, *known))
+        if statement.fetchone() is None:
+            raise PositionTaken(self.consumer, self.topic)
+
+    def _values(self, checkpoint: Checkpoint) -> tuple[object, ...]:
+        return (self.consumer, self.topic, checkpoint.topic_id, _as_json(checkpoint), checkpoint.until)
 
     @property
     def _table(self) -> Identifier:
         return Identifier(self.schema, "checkpoints")
+
+
+def _as_json(checkpoint: Checkpoint) -> str:
+    return json.dumps({str(partition): offset for partition, offset in checkpoint.offsets.items()})

@@ -38,6 +38,8 @@ class Increment:
     Where it is cut by time, these are the records with `since` <= append time < `until`; `since` is None at the beginning.
     """
 
+    before: Checkpoint | None
+    """The checkpoint that it follows."""
     start: Mapping[int, int]
     end: Checkpoint
     since: datetime | None = None
@@ -67,9 +69,10 @@ def consume(
 ) -> Consumed:
     """Write increment after increment until `next_increment` has none for the checkpoint that was reached.
 
-    `write` returns when what it wrote is durable; for `WITH_THE_WRITE` it also commits `increment.end`, in its own transaction.
-    A run after one that was killed goes on at the last committed position. Crash points, named `name`: `before_write`,
-    `before_commit` (written, the position is not known to be) and `after_commit`.
+    `write` returns when what it wrote is durable; for `WITH_THE_WRITE` it also commits `increment.end`, in its own
+    transaction, where the position is still `increment.before` (`TableCheckpoints.commit_with`). A run after one that was
+    killed goes on at the last committed position. Crash points, named `name`: `before_write`, `before_commit` (written, the
+    position is not known to be) and `after_commit`.
 
     Raises what the parts raise; increments before it stay written and committed.
     """

@@ -53,7 +53,7 @@ def to_the_end(log: AppendLog, before: Checkpoint | None, *, at_most: int | None
     ends = log.ends()
     if at_most is not None:
         ends = {partition: min(end, start[partition] + at_most) for partition, end in ends.items()}
-    return Increment(start, Checkpoint(topic_id, ends)) if ends != start else None
+    return Increment(before, start, Checkpoint(topic_id, ends)) if ends != start else None
 
 
 def by_time(
@@ -86,7 +86,7 @@ def by_time(
     if since is not None and until <= since:
         return None
     end = {partition: max(start[partition], min(offset, decided[partition])) for partition, offset in end.items()}
-    return Increment(start, Checkpoint(topic_id, end, until), since)
+    return Increment(before, start, Checkpoint(topic_id, end, until), since)
 
 
 def _bounded(

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from de_resources.append_log import AppendLog, NotAppendTime, from_milliseconds
-from de_resources.checkpoints import Checkpoint, CheckpointUnreadable, GroupCheckpoints, TableCheckpoints
+from de_resources.checkpoints import Checkpoint, CheckpointUnreadable, GroupCheckpoints, PositionTaken, TableCheckpoints
 from de_resources.delta.crash_points import at
 from de_resources.kafka import KafkaBroker, TopicSpec
 from de_resources.local import LocalServices
@@ -135,6 +135,25 @@ def test_a_position_in_the_sinks_own_transaction_neither_loses_nor_repeats(world
     assert done.offsets == len(VALUES) + 1 - FIRST
 
 
+@pytest.mark.faults
+@pytest.mark.parametrize("position", ["none yet", "one before"])
+def test_of_two_runs_at_once_the_one_that_was_overtaken_takes_its_write_back(world: World, position: str) -> None:
+    if position == "one before":
+        world.publish(*VALUES)
+        client.run(world.name, world.name, Delivery.WITH_THE_WRITE)
+    before = world.received()
+    world.publish("more", "and more")
+    overtaking = iter([client.run])
+
+    def overtake(_: str) -> None:
+        for run in overtaking:
+            run(world.name, world.name, Delivery.WITH_THE_WRITE)
+
+    with at("before_write", overtake), pytest.raises(PositionTaken, match=r"has read .* further meanwhile"):
+        client.run(world.name, world.name, Delivery.WITH_THE_WRITE)
+    assert world.received() == before + Counter(["more", "and more"])
+
+
 def test_a_write_that_fails_takes_its_position_back(world: World) -> None:
     checkpoints = TableCheckpoints(PostgresDatabase(), world.name, "mine", world.name)
     assert checkpoints.read() is None
@@ -143,7 +162,7 @@ def test_a_write_that_fails_takes_its_position_back(world: World) -> None:
 
     def fail() -> None:
         with PostgresDatabase().connect() as session, session.cursor() as cursor:
-            checkpoints.commit_with(cursor, Checkpoint("id", {0: 9, 1: 9}))
+            checkpoints.commit_with(cursor, Checkpoint("id", {0: 9, 1: 9}), first)
             _fail(None)
 
     with pytest.raises(ZeroDivisionError):

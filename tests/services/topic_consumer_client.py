@@ -32,7 +32,7 @@ def run(topic: str, schema: str, delivery: Delivery) -> Consumed:
                 into = SQL("INSERT INTO {} (value) VALUES (%s)").format(Identifier(schema, "received"))
                 cursor.execute(into, ((record.value or b"").decode(),))
             if delivery is Delivery.WITH_THE_WRITE:
-                in_table.commit_with(cursor, increment.end)
+                in_table.commit_with(cursor, increment.end, increment.before)
 
     return consume(topic, positions, partial(to_the_end, log, at_most=AT_MOST), write, delivery)
 
