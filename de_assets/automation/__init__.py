@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from de_assets.automation import maintenance, restore
+from de_assets.automation import maintenance, restore, weeks
 from de_assets.automation.alert_sensor import alerts
 from de_assets.automation.landing import visits_hour_landed
 from de_assets.automation.releases import feature_released, features_release, features_set_aside
@@ -35,4 +35,4 @@ def jobs(
 ) -> "list[dg.JobDefinition | UnresolvedAssetJobDefinition]":
     """The jobs that work on the tables of these assets, and those that an event starts."""
     tables = [maintenance.maintenance_job(assets), restore.restore_job(assets)]
-    return [*tables, features_release, features_set_aside]
+    return [*tables, *weeks.week_jobs(assets), features_release, features_set_aside]

@@ -1,5 +1,5 @@
 """Serving: what other systems read where they read, written in transactions."""
 
-from de_assets.serving import daily_traffic, visits_reduced
+from de_assets.serving import daily_traffic, visits_reduced, weekly_visits
 
-assets = [daily_traffic.served_traffic, visits_reduced.visits_reduced]
+assets = [daily_traffic.served_traffic, visits_reduced.visits_reduced, weekly_visits.weekly_visits]
