@@ -15,6 +15,7 @@ from pathlib import Path
 import dagster as dg
 
 from de_resources.errors import PermanentError
+from de_resources.iso_week import Week
 from de_resources.settings import Settings
 
 _HOUR = "%Y-%m-%d-%H:%M"
@@ -86,6 +87,16 @@ class Calendar:
             return dg.DailyPartitionsDefinition(start_date=first)
         last = (self.end - timedelta(microseconds=1)).date() + timedelta(days=1)
         return dg.DailyPartitionsDefinition(start_date=first, end_date=last.isoformat())
+
+    @property
+    def weekly(self) -> dg.WeeklyPartitionsDefinition:
+        """One partition per week, from Monday, that has at least one hour of the calendar; the current one included."""
+        monday = 1
+        first = Week.of(self.start.date()).start.isoformat()
+        if self.end is None:
+            return dg.WeeklyPartitionsDefinition(start_date=first, day_offset=monday, end_offset=1)
+        last = Week.of((self.end - timedelta(microseconds=1)).date()).end
+        return dg.WeeklyPartitionsDefinition(start_date=first, day_offset=monday, end_date=last.isoformat())
 
 
 def _hour(text: str) -> datetime:

@@ -9,9 +9,12 @@ from de_assets.calendar import Calendar
 CALENDAR = Calendar.load()
 hourly = CALENDAR.hourly
 daily = CALENDAR.daily
+weekly = CALENDAR.weekly
 
 # A log may begin in the middle of a day: the day then consists of the hours that exist.
 hours_of_day = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
+# The same holds for a week: its first days may lie before the log, and its last ones in the future.
+hours_of_week = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
 
 LATE_WINDOW_DAYS = 15
 # What landed on the day itself, and on the days after it in which late rows of the day are still awaited.

@@ -15,13 +15,14 @@ from de_resources.proxy.io_manager import ProxyDeltaIOManager
 from de_resources.replication.lake import ReplicaDeltaIOManager, ReplicaLake
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
+from de_resources.weekly import WeeklyTables
 
 
 def resources(settings: Settings | None = None, engine: SparkEngine | None = None) -> dict[str, object]:
     """Resources by key. Nothing is started or connected before an asset uses it."""
     settings = settings or Settings.from_environment()
     engine = engine or SparkEngine()
-    storage = LocalConfig()
+    storage, database = LocalConfig(), PostgresDatabase()
     landing, broker = str(settings.landing), KafkaBroker()
     staging: dict[str, Any] = {
         "root_uri": settings.staging_root,
@@ -37,7 +38,8 @@ def resources(settings: Settings | None = None, engine: SparkEngine | None = Non
         "lake": Lake(root_uri=settings.lake_root, storage_options=storage, spark=engine),
         "landing": LandingZone(root=landing),
         "broker": broker,
-        "database": PostgresDatabase(),
+        "database": database,
+        "weekly_tables": WeeklyTables(database=database, spark=engine),
         "alert_sink": LogAlertSink(),
         "staging_io_manager": ReplicaDeltaIOManager(**staging),
         "staging_lake": ReplicaLake(**staging),

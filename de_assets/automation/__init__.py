@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from de_assets.automation import maintenance, restore, versions
+from de_assets.automation import maintenance, restore, versions, weeks
 from de_assets.automation.alert_sensor import alerts
 from de_assets.automation.landing import visits_hour_landed
 from de_assets.automation.releases import feature_released, features_release, features_set_aside
@@ -35,5 +35,6 @@ def jobs(
     assets: Sequence[dg.AssetsDefinition | dg.AssetSpec],
 ) -> "list[dg.JobDefinition | UnresolvedAssetJobDefinition]":
     """The jobs that work on the tables of these assets, and those that an event starts."""
-    tables = [maintenance.maintenance_job(assets), restore.restore_job(assets), *versions.version_jobs(assets)]
-    return [*tables, roll_back_view, features_release, features_set_aside]
+    tables = [maintenance.maintenance_job(assets), restore.restore_job(assets)]
+    stores = [*versions.version_jobs(assets), roll_back_view, *weeks.week_jobs(assets)]
+    return [*tables, *stores, features_release, features_set_aside]

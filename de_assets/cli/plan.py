@@ -12,14 +12,15 @@ from de_assets.late_days import LOOK_BACK, Late, Plan, days_between, days_of
 from de_assets.late_days import plan as planned
 from de_assets.ranges import RANGE_END, RANGE_START
 from de_resources.errors import PermanentError
+from de_resources.iso_week import Week
 
 
 class NotPlannable(PermanentError):
-    """An asset that does not exist, or is not computed day by day."""
+    """An asset that does not exist, or is computed neither by days nor by weeks."""
 
     def __init__(self, asset: str, known: list[str]) -> None:
         self.asset, self.known = asset, tuple(known)
-        super().__init__(f"`{asset}` is no asset with daily partitions. These are: {', '.join(known)}.")
+        super().__init__(f"`{asset}` is no asset with daily partitions or weekly ones. These are: {', '.join(known)}.")
 
 
 class NotADay(PermanentError):
@@ -32,16 +33,22 @@ class NotADay(PermanentError):
 
 @app.command()
 def plan(
-    asset: Annotated[str, typer.Argument(help="Key of a daily asset, such as gold/referral_stats.")],
+    asset: Annotated[str, typer.Argument(help="Key of a daily or weekly asset, such as gold/referral_stats.")],
     first: Annotated[str, typer.Argument(help="First day, such as 2024-10-10.")],
     last: Annotated[str, typer.Argument(help="Last day; default: the first.")] = "",
     late: Annotated[Late, typer.Option(help="When the look-back days are computed.")] = Late.BESIDE,
 ) -> None:
-    """Show which days a backfill computes: the asked ones, and those that late data may still change, each once."""
+    """Show which days a backfill computes: the asked ones, and those that late data may still change, each once.
+
+    Of an asset that is kept by week: the weeks, for none of its days can be computed alone.
+    """
     with explained():
-        definition, partitions = _daily_asset(asset)
+        definition, partitions = _asset(asset)
         asked = _days(first, last or first)
-        found = planned(asked, int(definition.metadata.get(LOOK_BACK, 0)), days_of(partitions))
+    if isinstance(partitions, dg.WeeklyPartitionsDefinition):
+        _print_weeks(asked, partitions)
+        return
+    found = planned(asked, int(definition.metadata.get(LOOK_BACK, 0)), days_of(partitions))
     console.print(_table(found, late))
     left_out = len(asked) - len(found.asked)
     console.print(
@@ -51,18 +58,32 @@ def plan(
     )
 
 
-def _daily_asset(key: str) -> tuple[dg.AssetSpec, dg.DailyPartitionsDefinition]:
+def _print_weeks(asked: list[date], partitions: dg.WeeklyPartitionsDefinition) -> None:
+    known = set(partitions.get_partition_keys())
+    weeks = [week for week in sorted({Week.of(day) for day in asked}) if week.start.isoformat() in known]
+    table = Table("run", "dagster/partition", "week", "from", "to", "asked days")
+    for number, week in enumerate(weeks, 1):
+        own = sum(Week.of(day) == week for day in asked)
+        table.add_row(str(number), str(week.start), str(week), str(week.start), str(week.last), str(own))
+    console.print(table)
+    console.print(
+        "The week is the unit: a run replaces all seven days of it, and a day alone is refused. Launch one run per week for "
+        "these partitions in the UI."
+    )
+
+
+def _asset(key: str) -> tuple[dg.AssetSpec, dg.DailyPartitionsDefinition | dg.WeeklyPartitionsDefinition]:
     # Here and not above: it imports the whole graph.
     from de_assets.definitions import defs
 
-    daily = {
+    known = {
         spec.key.to_user_string(): (spec, spec.partitions_def)
         for spec in defs.resolve_all_asset_specs()
-        if isinstance(spec.partitions_def, dg.DailyPartitionsDefinition)
+        if isinstance(spec.partitions_def, dg.DailyPartitionsDefinition | dg.WeeklyPartitionsDefinition)
     }
-    if key not in daily:
-        raise NotPlannable(key, sorted(daily))
-    return daily[key]
+    if key not in known:
+        raise NotPlannable(key, sorted(known))
+    return known[key]
 
 
 def _days(first: str, last: str) -> list[date]:

@@ -6,16 +6,18 @@ the others go on - what automation does continuously, done once and at once.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 
 import dagster as dg
 from dagster import AssetKey, DagsterInstance, Definitions
 
 from de_assets.dashboards import definitions as dashboards
-from de_assets.partitions import daily, hourly
+from de_assets.partitions import daily, hourly, weekly
 from de_assets.ranges import range_tags
 from de_assets.sources.capture import USERS_CAPTURE
 from de_assets.sources.landing_zone import LandingZone
 from de_resources.capture import CaptureBehind, CaptureSource, SlotLost, status, wait_until_captured
+from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
 from de_resources.settings import Settings
 
@@ -37,7 +39,7 @@ class Stage:
     consumer: bool = False
     """Belongs to the other code location, which reads what this one publishes."""
     one_by_one: bool = False
-    """Each partition builds on the one before it: a run for each, in order."""
+    """A run for each partition, in order: each builds on the one before it, or is a unit by itself."""
 
 
 @dataclass
@@ -87,6 +89,7 @@ def stages() -> list[Stage]:
             daily,
             needs=("postgres",),
         ),
+        Stage("served visits by week", _keys("serving/weekly_visits"), weekly, needs=("postgres",), one_by_one=True),
         Stage("served live visits", _keys("serving/visits_reduced"), needs=("kafka",)),
         Stage("dashboards", _keys("dashboards/daily_traffic"), consumer=True),
         Stage("replicas of devices", _keys("staging/devices_raw", "staging/devices")),
@@ -140,6 +143,9 @@ def _selections(stage: Stage, landed: set[str], held_back: set[str]) -> Iterable
     if isinstance(stage.partitions, dg.DailyPartitionsDefinition):
         blocked = {key[:10] for key in held_back}
         wanted = [key not in blocked for key in keys]
+    elif isinstance(stage.partitions, dg.WeeklyPartitionsDefinition):
+        weeks = {Week.of(date.fromisoformat(key[:10])).start.isoformat() for key in held_back}
+        wanted = [key not in weeks for key in keys]
     elif stage.name == "legacy visits":
         wanted = [True] * len(keys)
     else:

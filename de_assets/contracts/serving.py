@@ -1,4 +1,4 @@
-"""What is served to other systems: traffic per day in the database, valid visits in a topic."""
+"""What is served to other systems: traffic per day and visits by week in the database, valid visits in a topic."""
 
 import pandera.pyspark as pa
 import pyspark.sql.types as T
@@ -45,6 +45,29 @@ class DailyTrafficByCountry(TrafficColumns):
 
         name = "serving.daily_traffic_by_country"
         metadata = {"owner": OWNER, "key": ["event_date", "country"], "partitioned_by": ["event_date"]}
+
+
+class WeeklyVisits(pa.DataFrameModel):
+    """Visits with the device's name and the user's country, as a view of the database over one table per week.
+
+    Grain: one page view, every one of silver.visits_enriched. Partition: the week of the event, from Monday.
+    """
+
+    event_date: T.DateType = pa.Field(nullable=False, description="Day of the event (UTC)")
+    visit_id: T.StringType = pa.Field(nullable=False, description="Identity of the page view")
+    event_time: T.TimestampType = pa.Field(nullable=False, description="When the page was viewed (UTC)")
+    user_id: T.StringType = pa.Field(nullable=False, description="Pseudonymous visitor: registered or guest")
+    page: T.StringType = pa.Field(nullable=False, description="Path or name of the page")
+    referral: T.StringType = pa.Field(nullable=True, description="Where the visitor came from; null: directly")
+    device_name: T.StringType = pa.Field(nullable=True, description="Full name of the device; null: unknown device")
+    country: T.StringType = pa.Field(nullable=True, description="Country of the user at the time of the event")
+    is_bot: T.BooleanType = pa.Field(nullable=True, description="Whether the visitor is a known robot")
+
+    class Config:
+        """A new column has to be nullable, and is added to the tables by the job `add_week_columns`."""
+
+        name = "serving.weekly_visits"
+        metadata = {"owner": OWNER, "key": ["visit_id"], "partitioned_by": ["event_date"]}
 
 
 class VisitsReduced(pa.DataFrameModel):

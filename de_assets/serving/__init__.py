@@ -1,5 +1,10 @@
 """Serving: what other systems read where they read, written in transactions."""
 
-from de_assets.serving import daily_traffic, users_snapshot, visits_reduced
+from de_assets.serving import daily_traffic, users_snapshot, visits_reduced, weekly_visits
 
-assets = [daily_traffic.served_traffic, users_snapshot.users_snapshot, visits_reduced.visits_reduced]
+assets = [
+    daily_traffic.served_traffic,
+    users_snapshot.users_snapshot,
+    visits_reduced.visits_reduced,
+    weekly_visits.weekly_visits,
+]

@@ -53,6 +53,17 @@ def test_the_planner_prints_each_day_once() -> None:
     assert "2 asked days are not in the calendar" in done.output
 
 
+@pytest.mark.pattern("fast_metadata_cleaner")
+def test_the_planner_says_that_days_of_a_weekly_asset_are_not_computed_alone() -> None:
+    done = CliRunner().invoke(
+        app, ["plan", "serving/weekly_visits", "2024-10-11", "2024-10-20"], env={"COLUMNS": "160"}
+    )
+    assert done.exit_code == 0, done.output
+    assert "2024-W41" in done.output
+    assert "2024-W42" not in done.output, "the calendar does not have it"
+    assert "The week is the unit" in done.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

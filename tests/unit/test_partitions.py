@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from de_assets.calendar import DEFAULT, Calendar
+from de_assets.cli.stages import Stage, _selections
 from de_assets.partitions import hours_of_day
 from de_resources.errors import PermanentError
 from de_resources.settings import Settings
@@ -122,3 +123,12 @@ def test_hour_belongs_to_its_day_alone() -> None:
     subset = calendar.hourly.subset_with_partition_keys(["2024-10-10-23:00", "2024-10-11-00:00"])
     days = hours_of_day.get_downstream_partitions_for_partitions(subset, calendar.hourly, calendar.daily)
     assert list(days.get_partition_keys()) == ["2024-10-10", "2024-10-11"]
+
+
+@pytest.mark.pattern("fast_metadata_cleaner")
+def test_a_week_with_an_hour_that_was_held_back_is_not_filled() -> None:
+    stage = Stage("weeks", (), Calendar.parse("2022-12-26T00/2023-01-10T00").weekly, one_by_one=True)
+    keys = ["2022-12-26", "2023-01-02", "2023-01-09"]
+    assert list(_selections(stage, set(), set())) == [(key, key) for key in keys]
+    left = list(_selections(stage, set(), {"2023-01-01-05:00"}))
+    assert left == [(key, key) for key in keys[1:]]
