@@ -51,6 +51,7 @@ from de_resources.delta.lock import commit_lock
 from de_resources.delta.merge_rule import merge_rule
 from de_resources.delta.metadata import record
 from de_resources.delta.observed_frame import ObservedFrame, record_told
+from de_resources.delta.read_versions import ReadVersions
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.stateful_plan import Basis, NoOrder, Turn, order_of
 from de_resources.delta.table import Stamp, Table, TableMissing, Written
@@ -118,6 +119,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
     def __init__(self, config: SparkDeltaIOManager) -> None:
         self._config = config
         self._bases: dict[str, Basis | None] = {}  # what this run read of stateful tables, by their location
+        self._read_versions: dict[str, ReadVersions] = {}  # by step
 
     @property
     def supported_types(self) -> Sequence[type[object]]:
@@ -148,6 +150,10 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         except SparkConnectGrpcException as error:
             raise self._lost(error) from error
         record(context, table, slice_, written, frame, self._config.spark.label)
+        # What an earlier attempt committed was computed from what that one had read, which nobody knows any more.
+        read = self._read_versions.get(context.step_key)
+        if read is not None and not written.repeated:
+            read.record(context)
         # A write that was skipped, or whose counters were lost, has nothing to tell, and would be waited for.
         if isinstance(obj, ObservedFrame) and written.rows is not None and not written.skipped:
             record_told(context, obj.tell())
@@ -158,6 +164,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         upstream = cast("OutputContext", context.upstream_output)
         metadata = upstream.definition_metadata or {}
         table = self._table(metadata, table_slice, connection)
+        self._read_versions.setdefault(context.step_context.step.key, ReadVersions()).note(table)
         try:
             stateful_ = bool(metadata.get("stateful")) and context.has_asset_partitions
             frame = self._read(context, table, as_of_partition=stateful_)
