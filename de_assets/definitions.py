@@ -6,7 +6,7 @@ from de_assets import automation, bronze, gold, serving, silver, staging
 from de_assets.resources import resources
 from de_assets.sources.systems import systems
 
-assets = [*systems, *bronze.assets, *silver.assets, *gold.assets, *serving.assets, *staging.assets]
+assets = [*systems, *bronze.assets, *silver.assets, *gold.assets, *serving.assets, *staging.assets, *automation.assets]
 
 defs = dg.Definitions(
     assets=assets,

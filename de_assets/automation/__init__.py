@@ -12,6 +12,8 @@ import dagster as dg
 from de_assets.automation import maintenance, restore, versions, weeks
 from de_assets.automation.alert_sensor import alerts
 from de_assets.automation.landing import visits_hour_landed
+from de_assets.automation.late_report import late_partitions
+from de_assets.automation.late_visits import late_days, late_hours, late_totals
 from de_assets.automation.releases import feature_released, features_release, features_set_aside
 from de_assets.automation.schedules import devices_reload, referral_stats_daily
 from de_assets.automation.view_roll_back import roll_back_view
@@ -27,7 +29,8 @@ cascade = dg.AutomationConditionSensorDefinition(
     description="Requests what follows from new data, as the automation conditions of the assets say.",
 )
 
-sensors = [visits_hour_landed, feature_released, cascade, alerts]
+assets = [late_partitions]
+sensors = [visits_hour_landed, feature_released, late_hours, late_days, late_totals, cascade, alerts]
 schedules = [devices_reload, referral_stats_daily, maintenance.schedule]
 
 

@@ -30,6 +30,7 @@ from uuid import uuid4
 
 import dagster as dg
 from dagster import InputContext, OutputContext
+from dagster._core.execution.context.system import StepExecutionContext
 from dagster._core.storage.db_io_manager import DbTypeHandler, TableSlice
 from dagster_delta import BaseDeltaLakeIOManager, WriteMode
 from dagster_delta._db_io_manager import CustomDbIOManager
@@ -51,6 +52,7 @@ from de_resources.delta.lock import commit_lock
 from de_resources.delta.merge_rule import merge_rule
 from de_resources.delta.metadata import record
 from de_resources.delta.observed_frame import ObservedFrame, record_told
+from de_resources.delta.read_versions import ReadVersions
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.stateful_plan import Basis, NoOrder, Turn, order_of
 from de_resources.delta.table import Stamp, Table, TableMissing, Written
@@ -118,6 +120,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
     def __init__(self, config: SparkDeltaIOManager) -> None:
         self._config = config
         self._bases: dict[str, Basis | None] = {}  # what this run read of stateful tables, by their location
+        self._read_versions: dict[str, ReadVersions] = {}  # by step
 
     @property
     def supported_types(self) -> Sequence[type[object]]:
@@ -151,6 +154,10 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         # A stretch of a stream is no partition, to which rows could be attributed.
         attributed = None if owned else slice_
         record(context, self._stored(table, stamp), attributed, written, frame, self._config.spark.label)
+        # What an earlier attempt committed was computed from what that one had read, which nobody knows any more.
+        read = self._read_versions.get(context.step_key)
+        if read is not None and not written.repeated:
+            read.record(context)
         # A write that was skipped, or whose counters were lost, has nothing to tell, and would be waited for.
         if isinstance(obj, ObservedFrame) and written.rows is not None and not written.skipped:
             record_told(context, obj.tell())
@@ -161,6 +168,9 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         upstream = cast("OutputContext", context.upstream_output)
         metadata = upstream.definition_metadata or {}
         table = self._table(metadata, table_slice, connection)
+        step = _step(context)
+        if step is not None:
+            self._read_versions.setdefault(step.step.key, ReadVersions()).note(table)
         try:
             stateful_ = bool(metadata.get("stateful")) and context.has_asset_partitions
             frame = self._read(context, table, as_of_partition=stateful_)
@@ -334,8 +344,13 @@ def _choice(choices: type[Choice], what: str, value: str) -> Choice:
 
 def _reads_itself(context: InputContext) -> bool:
     """Whether the input is the asset's own earlier partitions, which do not exist before the first run."""
+    step = _step(context)
+    return step is not None and step.assets_def is not None and context.asset_key in step.assets_def.keys
+
+
+def _step(context: InputContext) -> StepExecutionContext | None:
+    """The step that reads; None where somebody reads outside of a run (`defs.load_asset_value`)."""
     try:
-        assets = context.step_context.assets_def
+        return context.step_context
     except dg.DagsterInvariantViolationError:
-        return False  # read from outside a run: `defs.load_asset_value`
-    return assets is not None and context.asset_key in assets.keys
+        return None

@@ -107,7 +107,7 @@ def _confirmed(table: Table, stamp: Stamp, observation: Observation, seconds: fl
         earlier = log.find(origin=stamp.origin, writer=stamp.writer, slice=stamp.slice)
         version = earlier.version if earlier else log.version
         reason = f"this run had already committed the slice as version {version}; nothing was repeated"
-        return Written(version, earlier, None, None, seconds, skipped=reason)
+        return Written(version, earlier, None, None, seconds, skipped=reason, repeated=True)
     # Only a write that ran has an observation; asking for it after a skipped one would wait for ever.
     rows, violations = frames.observed(observation)
     return Written(commit.version, commit, rows, violations, seconds)

@@ -59,7 +59,8 @@ def merge(
     if log is not None and newest is not None and (newest.key, newest.origin) == (turn.key, stamp.origin):
         commit = log.find(origin=stamp.origin, writer=stamp.writer, slice=stamp.slice)
         reason = f"this run had already committed the partition as version {newest.version}; nothing was repeated"
-        return Written(newest.version, commit, None, None, time.monotonic() - started, skipped=reason)
+        seconds = time.monotonic() - started
+        return Written(newest.version, commit, None, None, seconds, skipped=reason, repeated=True)
     plan = planned(state, turn, table.name, log)
     ground = _ground(session, table, plan, stamp)
     if ground is not None:

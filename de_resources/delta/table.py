@@ -183,7 +183,10 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Written:
-    """What a write did. `skipped` says why nothing was committed; `version` is then the table's present one."""
+    """What a write did. `skipped` says why nothing was committed; `version` is then the table's present one.
+
+    `repeated`: it was skipped because an earlier attempt of the same run had committed, with what that one had computed.
+    """
 
     version: int
     commit: Commit | None
@@ -191,6 +194,7 @@ class Written:
     violations: Mapping[str, int] | None
     seconds: float
     skipped: str | None = None
+    repeated: bool = False
     changes: Mapping[str, int] = field(default_factory=dict)
     details: Mapping[str, str | int | Sequence[str]] = field(default_factory=dict)
 

@@ -1,0 +1,44 @@
+"""Which versions of its inputs a materialisation was computed from, as its metadata `delta/read`.
+
+The version is taken before the input is defined. What is committed afterwards may be in the frame or not, for a lazy frame
+follows its table until it is computed; it never counts as read, so that nothing that lands meanwhile is taken for processed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from de_resources.delta.table import Table
+
+READ = "delta/read"
+"""Metadata of a materialisation: `{table: {"version": …, "id": …}}`; the id tells a table from one made anew at its place."""
+
+
+@dataclass
+class ReadVersions:
+    """The versions that one step has read so far, by table; the lowest of each."""
+
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def note(self, table: Table) -> None:
+        """Remember the version that the table has now. A table that does not exist yet was not read."""
+        log = table.log()
+        if log is not None:
+            # An input that is loaded again may see more, but what was computed from the first one did not.
+            self.tables.setdefault(table.name, {"version": log.version, "id": str(log.table.metadata().id)})
+
+    def record(self, context: dg.OutputContext) -> None:
+        """Add them to the materialisation."""
+        if self.tables:
+            context.add_output_metadata({READ: dg.MetadataValue.json(dict(sorted(self.tables.items())))})
+
+
+def version_read(metadata: Mapping[str, dg.MetadataValue[Any]], table: str, table_id: str) -> int | None:
+    """The version of a table that a materialisation was computed from; None where it does not say."""
+    told = metadata.get(READ)
+    found = told.value.get(table) if told is not None and isinstance(told.value, dict) else None
+    return int(found["version"]) if found and found.get("id") == table_id else None
