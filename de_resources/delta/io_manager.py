@@ -168,9 +168,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         upstream = cast("OutputContext", context.upstream_output)
         metadata = upstream.definition_metadata or {}
         table = self._table(metadata, table_slice, connection)
-        step = _step(context)
-        if step is not None:
-            self._read_versions.setdefault(step.step.key, ReadVersions()).note(table)
+        self._note(context, table)
         try:
             stateful_ = bool(metadata.get("stateful")) and context.has_asset_partitions
             frame = self._read(context, table, as_of_partition=stateful_)
@@ -249,6 +247,12 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             replace_schema=replace_schema,
             gathered=bool(metadata.get("gathered")),
         )
+
+    def _note(self, context: InputContext, table: Table) -> None:
+        """Remember which version is about to be read."""
+        step = _step(context)
+        if step is not None:
+            self._read_versions.setdefault(step.step.key, ReadVersions()).note(table)
 
     def _stored(self, table: Table, stamp: Stamp) -> Table:  # noqa: ARG002 - one that keeps versions asks whose write it was
         """The table that holds what was just written."""

@@ -90,6 +90,9 @@ class VersionHandler(PySparkTypeHandler):
         # What the table's version is to others, the manifest's number is here.
         return replace(written, version=manifest.number, details=details)
 
+    def _note(self, context: InputContext, table: Table) -> None:
+        """Nothing: versions of partitions have no common number that a log would go on from."""
+
     def _stored(self, table: Table, stamp: Stamp) -> Table:
         assert isinstance(table, ProxiedTable)  # noqa: S101 - what `_table` makes
         return table.version_table(version_id(stamp))
