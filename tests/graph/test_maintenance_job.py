@@ -102,8 +102,8 @@ def observed(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
 
 
 def summary(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    """The metadata of the job's one output."""
-    (output,) = [e for e in result.all_events if e.is_successful_output]
+    """The metadata of the op's one output."""
+    (output,) = [e for e in result.events_for_node("maintain_tables") if e.is_successful_output]
     return {k: v.value for k, v in output.step_output_data.metadata.items()}
 
 
