@@ -53,6 +53,11 @@ PER_HOUR = 100
 # Its table is made by a test; until then the capture waits for it.
 WAITING_CAPTURE = CaptureSource("people", ("public.people",), "people")
 DEADLINE = 300.0
+# What a run prints goes to its worker's output; two more processes per run would only copy it.
+INSTANCE = """
+telemetry: {enabled: false}
+compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}
+"""
 
 
 def key_of(hour: datetime) -> str:
@@ -130,7 +135,7 @@ class Lakehouse:
         """DAGSTER_HOME, with its databases made: Dagster does not let two processes make them at once."""
         folder = self.folder / "dagster"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+        (folder / "dagster.yaml").write_text(INSTANCE)
         with dg.DagsterInstance.from_config(str(folder)) as instance:
             instance.get_runs(limit=1)
             instance.all_asset_keys()
