@@ -30,8 +30,8 @@ HOURS = hours_between(CALENDAR.start, CALENDAR.start + timedelta(hours=2))
 GRAPH = defs.resolve_asset_graph()
 ASSETS = sorted(key.to_user_string() for key in GRAPH.materializable_asset_keys if GRAPH.get(key).is_partitioned)
 Contents = dict[str, list[str]]
-LAKES = [("undisturbed", "rerun"), ("backwards",), ("ranges",), ("kill",), ("together",)]
-"""Disturbances that one lake goes through, one after the other."""
+LAKES = [("undisturbed", "rerun"), ("backwards", "kill", "together", "ranges")]
+"""Disturbances that one lake goes through, one after the other, all assets each: the first one fills it."""
 
 
 @pytest.fixture(scope="module")
