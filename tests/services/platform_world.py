@@ -38,6 +38,7 @@ from de_assets.sources.simulator import (
     visit_messages,
 )
 from de_assets.sources.topics import TOPICS, VISITS
+from de_resources.append_log import AppendLog
 from de_resources.capture import CaptureSource, prepare, wait_until_captured
 from de_resources.delta.log import TableLog
 from de_resources.kafka import KafkaBroker
@@ -217,6 +218,8 @@ class Platform:
     """The services of one home, fed with the world."""
 
     services: LocalServices
+    fed: dict[int, int] = field(default_factory=dict)
+    """By partition of the topic of visits, where the messages of `feed` end: tests publish more behind them."""
 
     @property
     def landing(self) -> Path:
@@ -257,6 +260,8 @@ class Platform:
             prepare(PostgresDatabase(), USERS_CAPTURE)
             feed_database(connection, WORLD, HOURS[0], HOURS[-1] + timedelta(hours=1), legacy_per_hour=10)
         self.publish(HOURS[:2])
+        with self.at_home():
+            self.fed = AppendLog(KafkaBroker().client_config(), VISITS).ends()
         self.wait_until_captured()
 
     def wait_until_captured(self) -> None:

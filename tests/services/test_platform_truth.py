@@ -178,7 +178,8 @@ def test_a_new_dump_replaces_the_old_one_and_is_merged(filled: Filled) -> None:
 
 @pytest.mark.pattern("dead_letter")
 def test_the_stream_has_every_message_once_and_explains_each_defect(filled: Filled) -> None:
-    rows = filled.before["bronze/visits_stream"]
+    everything, ends = filled.before["bronze/visits_stream"], filled.platform.fed
+    rows = [row for row in everything if row["topic_offset"] < ends[row["topic_partition"]]]
     truth = [filled.platform.stream_truth.hour(hour) for hour in HOURS[:2]]
     assert len(rows) == sum(hour.lines for hour in truth)
     assert len({(row["topic_partition"], row["topic_offset"]) for row in rows}) == len(rows)
@@ -186,7 +187,7 @@ def test_the_stream_has_every_message_once_and_explains_each_defect(filled: Fill
     assert sum(row["error"] is not None for row in rows) == defects > 0
     assert all((row["error"] is None) == (row["visit_id"] is not None) for row in rows)
     (told,) = filled.twice.materialised("bronze/visits_stream", len(RUNS) - 1)
-    assert (told["skipped"], told["contract/rows"]) == (None, len(rows))
+    assert (told["skipped"], told["contract/rows"]) == (None, len(everything))
 
 
 @pytest.mark.pattern("checkpointer")
