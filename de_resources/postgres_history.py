@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-import psycopg2
 from psycopg2.extensions import cursor
 from psycopg2.extras import execute_values
 from psycopg2.sql import SQL, Composable, Composed, Identifier
@@ -27,7 +26,7 @@ from psycopg2.sql import SQL, Composable, Composed, Identifier
 from de_resources.delta.crash_points import reach
 from de_resources.errors import PermanentError
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_writer import LoadInterrupted, LoadRefused, Relation, RowOutsideSlice, reason_of
+from de_resources.postgres_writer import Relation, RowOutsideSlice, explained
 
 _REQUIRED = " NOT NULL"
 
@@ -142,18 +141,12 @@ def take_back(database: PostgresDatabase, table: HistoryTable, first: str | date
 def _changing(database: PostgresDatabase, table: HistoryTable, slice_: str | date) -> Iterator[cursor]:
     """A transaction that has the table for itself, among writers, and a list for the keys that it touches."""
     lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
-    try:
-        with database.connect() as session, session.cursor() as statement:
-            statement.execute(lock, (f"{table.name}: history",))
-            _create_missing(statement, table)
-            touched = SQL("CREATE TEMPORARY TABLE touched ON COMMIT DROP AS SELECT {} FROM {} LIMIT 0")
-            statement.execute(touched.format(_names(table.relation.key), table.history))
-            yield statement
-    except (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError) as error:
-        # Without the details, which hold values of the row.
-        raise LoadRefused(table.name, slice_, reason_of(error)) from None
-    except psycopg2.Error as error:
-        raise LoadInterrupted(table.name, slice_, reason_of(error)) from error
+    with explained(table.name, slice_), database.connect() as session, session.cursor() as statement:
+        statement.execute(lock, (f"{table.name}: history",))
+        _create_missing(statement, table)
+        touched = SQL("CREATE TEMPORARY TABLE touched ON COMMIT DROP AS SELECT {} FROM {} LIMIT 0")
+        statement.execute(touched.format(_names(table.relation.key), table.history))
+        yield statement
 
 
 def _create_missing(statement: cursor, table: HistoryTable) -> None:

@@ -18,7 +18,7 @@ from de_resources.contract import Contract
 from de_resources.delta.crash_points import reach
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_writer import Relation, Rows, reason_of, sql_columns
+from de_resources.postgres_writer import REFUSALS, Relation, Rows, reason_of, sql_columns
 
 
 class UpsertRefused(PermanentError):
@@ -94,7 +94,7 @@ def upsert(
             if also is not None:
                 also(statement)
             reach("before_commit", f"{relation.name}:rows")
-    except (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError) as error:
+    except REFUSALS as error:
         # Without the details, which hold values of the row.
         raise UpsertRefused(relation.name, reason_of(error)) from None
     except psycopg2.Error as error:

@@ -11,12 +11,14 @@ One process writes all of it: tasks that each commit a table or a part, and are 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 import psycopg2
+from psycopg2.errors import DependentObjectsStillExist
 from psycopg2.extensions import cursor
 from psycopg2.extras import execute_values
 from psycopg2.sql import SQL, Composable, Composed, Identifier
@@ -27,6 +29,8 @@ from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
 
 LOADS = "loads"
+REFUSALS = (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError, DependentObjectsStillExist)
+"""What is wrong with the rows or the tables, and would be so again."""
 _TYPES = {
     "string": "text",
     "int": "integer",
@@ -158,7 +162,7 @@ def write_slice(
     for relation, rows in tables.items():
         _require_inside(relation, slice_, rows)
     counts = {relation.name: len(rows) for relation, rows in tables.items()}
-    try:
+    with explained(load.dataset, slice_):
         _create_missing(database, load, tables)
         with database.connect() as session, session.cursor() as statement:
             reach("before_write", load.dataset)
@@ -167,11 +171,6 @@ def write_slice(
             for relation, rows in tables.items():
                 _replace(statement, relation, slice_, rows)
                 reach("before_commit", relation.name)
-    except (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError) as error:
-        # Without the details, which hold values of the row.
-        raise LoadRefused(load.dataset, slice_, reason_of(error)) from None
-    except psycopg2.Error as error:
-        raise LoadInterrupted(load.dataset, slice_, reason_of(error)) from error
     reach("after_commit", load.dataset)
     return counts
 
@@ -215,6 +214,18 @@ def _loads(load: Load) -> Identifier:
 
 def _listed(parts: Iterable[Composable]) -> Composed:
     return SQL(", ").join(parts)
+
+
+@contextmanager
+def explained(dataset: str, slice_: object) -> Iterator[None]:
+    """Raise `LoadRefused` or `LoadInterrupted` for what the database says about a change, without a value of a row."""
+    try:
+        yield
+    except REFUSALS as error:
+        # Without the details, which hold values of the row.
+        raise LoadRefused(dataset, slice_, reason_of(error)) from None
+    except psycopg2.Error as error:
+        raise LoadInterrupted(dataset, slice_, reason_of(error)) from error
 
 
 def reason_of(error: psycopg2.Error) -> str:

@@ -82,10 +82,14 @@ class SparkDeltaIOManager(BaseDeltaLakeIOManager):
             db_client=DeltaLakeDbClient(),
             database="",
             schema=self.schema_,
-            type_handlers=[PySparkTypeHandler(self)],
+            type_handlers=[self._handler()],
             default_load_type=DataFrame,
-            io_manager_name="SparkDeltaIOManager",
+            io_manager_name=type(self).__name__,
         )
+
+    def _handler(self) -> "PySparkTypeHandler":
+        """What writes and reads frames, for one run."""
+        return PySparkTypeHandler(self)
 
 
 class DeltaTables(CustomDbIOManager):

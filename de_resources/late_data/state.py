@@ -138,9 +138,7 @@ class LateState:
     def scanned(self, source_id: str) -> int:
         """The version of the source up to which changes are recorded; -1: none, or of another table at its place."""
         with self._transaction() as statement:
-            statement.execute(
-                "SELECT source_id, scanned_version FROM late_data.consumers WHERE consumer = %s", (self.consumer,)
-            )
+            statement.execute(_SCANNED_SO_FAR, (self.consumer,))
             found = statement.fetchone()
         return int(found[1]) if found and found[0] == source_id else -1
 

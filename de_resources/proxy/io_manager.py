@@ -12,16 +12,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import dagster as dg
 from dagster import InputContext
 from dagster._core.storage.db_io_manager import TableSlice
 from dagster_delta import WriteMode
-from dagster_delta._db_io_manager import CustomDbIOManager
-from dagster_delta.io_manager.base import DeltaLakeDbClient, TableConnection
+from dagster_delta.io_manager.base import TableConnection
 from pyspark.sql import DataFrame
 
 from de_resources.delta.frames import conform
-from de_resources.delta.io_manager import DeltaTables, PySparkTypeHandler, SparkDeltaIOManager
+from de_resources.delta.io_manager import PySparkTypeHandler, SparkDeltaIOManager
 from de_resources.delta.slices import Slice
 from de_resources.delta.stateful_plan import Turn
 from de_resources.delta.table import Stamp, Table, Written
@@ -44,16 +42,9 @@ class NotAVersion(PermanentError):
 class ProxyDeltaIOManager(SparkDeltaIOManager):
     """Writes each run to a new immutable Delta table and switches one manifest; pattern *Proxy*."""
 
-    def create_io_manager(self, context: dg.InitResourceContext) -> CustomDbIOManager:  # noqa: ARG002
-        """The manager for one run."""
-        return DeltaTables(
-            db_client=DeltaLakeDbClient(),
-            database="",
-            schema=self.schema_,
-            type_handlers=[VersionHandler(self)],
-            default_load_type=DataFrame,
-            io_manager_name="ProxyDeltaIOManager",
-        )
+    def _handler(self) -> PySparkTypeHandler:
+        """What writes and reads versions, for one run."""
+        return VersionHandler(self)
 
 
 class VersionHandler(PySparkTypeHandler):

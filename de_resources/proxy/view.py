@@ -23,7 +23,7 @@ from de_resources.contract import Contract
 from de_resources.delta.crash_points import reach
 from de_resources.errors import PermanentError
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_writer import LoadInterrupted, LoadRefused, reason_of, sql_columns
+from de_resources.postgres_writer import explained, reason_of, sql_columns
 from de_resources.proxy.manifest import WHOLE, Manifest
 from de_resources.proxy.retention import Promise, retained
 from de_resources.proxy.store import NoSuchManifest, VersionMissing
@@ -288,15 +288,11 @@ class ViewProxy:
 
     @contextmanager
     def _steps(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except psycopg2.errors.DependentObjectsStillExist as error:
-            raise ViewInUse(self.view.name, reason_of(error)) from None
-        except (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError) as error:
-            # Without the details, which hold values of the row.
-            raise LoadRefused(self.view.name, what, reason_of(error)) from None
-        except psycopg2.Error as error:
-            raise LoadInterrupted(self.view.name, what, reason_of(error)) from error
+        with explained(self.view.name, what):
+            try:
+                yield
+            except psycopg2.errors.DependentObjectsStillExist as error:
+                raise ViewInUse(self.view.name, reason_of(error)) from None
 
 
 def point(statement: cursor, view: ProxyView, id_: str) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,13 @@ def at_home(services: LocalServices, monkeypatch: pytest.MonkeyPatch) -> LocalSe
     """Resources find the shared services by the environment, as in a Dagster process."""
     monkeypatch.setenv("DE_HOME", str(services.settings.home))
     return services
+
+
+@pytest.fixture
+def beside() -> Iterator[ThreadPoolExecutor]:
+    """Threads for what happens at the same time."""
+    with ThreadPoolExecutor() as pool:
+        yield pool
 
 
 @pytest.fixture(scope="session")

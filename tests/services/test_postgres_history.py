@@ -79,12 +79,6 @@ def world(at_home: LocalServices) -> Iterator[World]:
     made.query("DROP SCHEMA IF EXISTS {} CASCADE")
 
 
-@pytest.fixture
-def beside() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor() as pool:
-        yield pool
-
-
 def test_day_three_of_ten_again_and_then_the_rest_is_what_ten_in_order_leave(world: World) -> None:
     inputs: dict[date, dict[int, str | None]] = {}
     for n, day in enumerate(DAYS):

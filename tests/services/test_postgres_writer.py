@@ -94,12 +94,6 @@ def world(at_home: LocalServices) -> Iterator[World]:
     made.query("DROP SCHEMA IF EXISTS {} CASCADE")
 
 
-@pytest.fixture
-def beside() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor() as pool:
-        yield pool
-
-
 def test_a_load_shows_in_all_tables_and_says_who_made_it_and_a_rerun_leaves_the_same(world: World) -> None:
     counts = world.write(FIRST, 1, 2)
     world.write(SECOND, 5)

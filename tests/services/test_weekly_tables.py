@@ -51,12 +51,6 @@ def world(at_home: LocalServices) -> Iterator[World]:
     made.query("DROP SCHEMA IF EXISTS {} CASCADE")
 
 
-@pytest.fixture
-def beside() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor() as pool:
-        yield pool
-
-
 def test_a_week_is_replaced_as_a_table_and_no_other_is_touched(world: World) -> None:
     done = world.write(SECOND, 1)
     assert (done.table, done.rows, done.attempts) == ("clicks_2024w42", 14, 1)
