@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,7 +17,7 @@ from benchmarks.document import notes, render, summary
 from benchmarks.figure import Figure, Verdict
 from benchmarks.machine import Machine, MachineBusy
 from benchmarks.measure import Meter
-from benchmarks.plot import draw
+from benchmarks.plot import draw, draw_growth, growing
 from benchmarks.record import Record, load, save
 from benchmarks.table import cells, terminal_table
 from benchmarks.workbench import PROJECT, Size, workbench
@@ -24,7 +25,7 @@ from de_resources.errors import PlatformError
 
 DOCUMENT = PROJECT / "docs" / "benchmarks.md"
 RECORDS = DOCUMENT.with_suffix(".json")
-IMAGE = PROJECT / "docs" / "images" / "benchmarks.png"
+IMAGES = PROJECT / "docs" / "images"
 NAMES = [case.name for case in CASES]
 console = Console(width=None if sys.stdout.isatty() else 160)  # a log has no width of its own
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -89,9 +90,20 @@ def _publish(records: list[Record]) -> None:
     known = load(RECORDS) | {record.case: record for record in records}
     ordered = [known[case.name] for case in CASES if case.name in known]
     save(RECORDS, ordered)
-    draw([figure for record in ordered for figure in record.figures], IMAGE)
-    DOCUMENT.write_text(render(ordered, CASES, str(IMAGE.relative_to(DOCUMENT.parent))))
+    bars = IMAGES / "benchmarks.png"
+    draw([figure for record in ordered for figure in record.figures], bars)
+    growth = {}
+    for record in ordered:
+        if figures := growing(record.figures):
+            growth[record.case] = IMAGES / f"{record.case}.png"
+            draw_growth(figures, growth[record.case])
+    paths = {case: _from_document(image) for case, image in growth.items()}
+    DOCUMENT.write_text(render(ordered, CASES, _from_document(bars), paths))
     console.print(f"Written: {DOCUMENT.relative_to(PROJECT)}")
+
+
+def _from_document(image: Path) -> str:
+    return str(image.relative_to(DOCUMENT.parent))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.case import Case
 from benchmarks.figure import Figure, Verdict
@@ -20,8 +20,9 @@ greatest. Seconds are medians of wall time, in brackets the CPU
 time of all processes involved."""
 
 
-def render(records: Sequence[Record], cases: Sequence[Case], image: str) -> str:
-    """The whole document. `image` is the plot's path, relative to the document."""
+def render(records: Sequence[Record], cases: Sequence[Case], image: str, growth: Mapping[str, str]) -> str:
+    """The whole document. `image` is the path of the plot of all bars, `growth` of those of single cases by their names,
+    all relative to the document."""
     figures = [figure for record in records for figure in record.figures]
     parts = (
         "# Benchmarks",
@@ -31,6 +32,7 @@ def render(records: Sequence[Record], cases: Sequence[Case], image: str) -> str:
         "## Figures",
         markdown_table(COLUMNS, [cells(figure) for figure in figures]),
         "\n".join(f"- {note}" for note in notes(figures)),
+        *(f"![{case}: seconds by size]({path})" for case, path in growth.items()),
         "## Machine",
         describe(records),
         "## How each case is measured",

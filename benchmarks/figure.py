@@ -34,7 +34,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Figure:
-    """`ours` and `peer` name the contenders; `peer` is empty for a rate, whose `units` are done by each of our calls."""
+    """`ours` and `peer` name the contenders; `peer` is empty for a rate.
+
+    `units` are done by each call of both: what a rate counts, and along what a case with several numbers of units grows.
+    """
 
     case: str
     what: str

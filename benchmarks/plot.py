@@ -1,23 +1,72 @@
-"""The picture of the document: how much of each bar is used, with the spread of the rounds."""
+"""The pictures of the document: how much of each bar is used, and how a case's times grow with its size."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
+from typing import Any
 
-from benchmarks.figure import Figure, Verdict
+from benchmarks.figure import Figure, Kind, Verdict
+from benchmarks.measure import Sample
 from benchmarks.table import amount, bar
 
-_COLOURS = {Verdict.HOLDS: "#2a9d8f", Verdict.MISSED: "#d1495b"}
+_GREEN, _RED = "#2a9d8f", "#d1495b"
+_COLOURS = {Verdict.HOLDS: _GREEN, Verdict.MISSED: _RED}
 
 
-def draw(figures: Sequence[Figure], target: Path) -> None:
-    """Write a PNG: one line per figure that has a bar, 1.0 being the bar."""
+def growing(figures: Sequence[Figure]) -> list[Figure]:
+    """Those figures of a case that tell of the same two contenders at several sizes, the smallest first; or none."""
+    sized = sorted((f for f in figures if f.kind is Kind.RATIO and f.units), key=lambda f: f.units)
+    return sized if len({f.units for f in sized}) > 1 else []
+
+
+def draw_growth(figures: Sequence[Figure], target: Path) -> None:
+    """Write a PNG: seconds of both contenders over the size, both axes logarithmic, with the spread of the rounds.
+
+    On such axes a constant cost is level, and one in proportion to the size has the slope of the dotted line.
+    """
+    pyplot = _pyplot()
+    sizes = [figure.units for figure in figures]
+    canvas, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
+    contenders = (
+        (figures[0].ours, _GREEN, [f.our_samples for f in figures]),
+        (figures[0].peer, _RED, [f.peer_samples for f in figures]),
+    )
+    for name, colour, samples in contenders:
+        axes.plot(sizes, [_middle(s) for s in samples], marker="o", color=colour, label=name.replace("`", ""))
+        axes.vlines(sizes, *zip(*map(_range, samples), strict=True), color=colour, linewidth=1)
+    first = _middle(contenders[1][2][0])
+    proportional = [first * size / sizes[0] for size in sizes]
+    axes.plot(sizes, proportional, ":", color="#333333", linewidth=1, label="in proportion")
+    axes.set(xscale="log", yscale="log", xlabel=figures[0].case.replace("_", " ") + ": rows", ylabel="seconds")
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    canvas.savefig(target, dpi=120)
+    pyplot.close(canvas)
+
+
+def _middle(samples: Sequence[Sample]) -> float:
+    return median(sample.wall for sample in samples)
+
+
+def _range(samples: Sequence[Sample]) -> tuple[float, float]:
+    return min(sample.wall for sample in samples), max(sample.wall for sample in samples)
+
+
+def _pyplot() -> Any:
     import matplotlib as mpl  # here, so that measuring does not load it
 
     mpl.use("Agg")
     from matplotlib import pyplot
 
+    return pyplot
+
+
+def draw(figures: Sequence[Figure], target: Path) -> None:
+    """Write a PNG: one line per figure that has a bar, 1.0 being the bar."""
+    pyplot = _pyplot()
     judged = [f for f in figures if f.bar is not None][::-1]
     canvas, axes = pyplot.subplots(figsize=(9, 0.7 * len(judged) + 1.2), layout="constrained")
     for place, figure in enumerate(judged):

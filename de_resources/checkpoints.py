@@ -20,6 +20,7 @@ from psycopg2.sql import SQL, Identifier
 from de_resources.append_log import AppendLog, from_milliseconds, milliseconds
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
+from de_resources.postgres_creation import create_missing
 from de_resources.replication.topic_positions import committed
 
 
@@ -127,7 +128,7 @@ class GroupCheckpoints:
 
 
 _TABLE = """
-    CREATE TABLE IF NOT EXISTS {} (consumer text PRIMARY KEY, topic text NOT NULL, topic_id text NOT NULL,
+    CREATE TABLE {} (consumer text PRIMARY KEY, topic text NOT NULL, topic_id text NOT NULL,
     offsets jsonb NOT NULL, until timestamptz, committed_at timestamptz NOT NULL DEFAULT now())
 """
 _COMMIT = """
@@ -157,9 +158,7 @@ class TableCheckpoints:
     def create_if_missing(self) -> None:
         """Make schema and table; several at once wait for each other."""
         with self.database.connect() as session, session.cursor() as statement:
-            statement.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", ("tables of checkpoints",))
-            statement.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(self.schema)))
-            statement.execute(SQL(_TABLE).format(self._table))
+            create_missing(statement, [(self._table, SQL(_TABLE).format(self._table))])
 
     def read(self) -> Checkpoint | None:
         """Raises `ServiceUnavailable`."""

@@ -26,6 +26,7 @@ from psycopg2.sql import SQL, Composable, Composed, Identifier
 from de_resources.delta.crash_points import reach
 from de_resources.errors import PermanentError
 from de_resources.postgres import PostgresDatabase
+from de_resources.postgres_creation import create_missing, lock
 from de_resources.postgres_writer import Relation, RowOutsideSlice, explained
 
 _REQUIRED = " NOT NULL"
@@ -140,9 +141,8 @@ def take_back(database: PostgresDatabase, table: HistoryTable, first: str | date
 @contextmanager
 def _changing(database: PostgresDatabase, table: HistoryTable, slice_: str | date) -> Iterator[cursor]:
     """A transaction that has the table for itself, among writers, and a list for the keys that it touches."""
-    lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
     with explained(table.name, slice_), database.connect() as session, session.cursor() as statement:
-        statement.execute(lock, (f"{table.name}: history",))
+        lock(statement, f"{table.name}: history")
         _create_missing(statement, table)
         touched = SQL("CREATE TEMPORARY TABLE touched ON COMMIT DROP AS SELECT {} FROM {} LIMIT 0")
         statement.execute(touched.format(_names(table.relation.key), table.history))
@@ -150,13 +150,6 @@ def _changing(database: PostgresDatabase, table: HistoryTable, slice_: str | dat
 
 
 def _create_missing(statement: cursor, table: HistoryTable) -> None:
-    statement.execute("SELECT to_regclass(%s) IS NOT NULL", (table.history.as_string(statement),))
-    if statement.fetchone() == (True,):
-        return
-    # Two tables of one schema may come at once.
-    statement.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", ("tables with a history",))
-    statement.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(table.name.partition(".")[0])))
-    statement.execute(table.relation.definition())
     # Deleted rows are a key and nothing else: what the table requires, it requires of rows that come into it.
     required = {*table.relation.key, table.relation.slice_column}
     columns = [
@@ -166,9 +159,10 @@ def _create_missing(statement: cursor, table: HistoryTable) -> None:
     if table.deleted:
         columns.append(SQL("{} boolean").format(Identifier(table.deleted)))
     key = _names((*table.relation.key, table.relation.slice_column))
-    create = SQL("CREATE TABLE {} ({}, PRIMARY KEY ({}))")
-    statement.execute(create.format(table.history, SQL(", ").join(columns), key))
-    statement.execute(SQL("CREATE INDEX ON {} ({})").format(table.history, _names((table.relation.slice_column,))))
+    history = SQL("CREATE TABLE {} ({}, PRIMARY KEY ({})); CREATE INDEX ON {} ({})").format(
+        table.history, SQL(", ").join(columns), key, table.history, _names((table.relation.slice_column,))
+    )
+    create_missing(statement, [(table.relation.identifier, table.relation.definition()), (table.history, history)])
 
 
 def _insert(statement: cursor, table: HistoryTable, slice_: str | date, rows: Iterable[Mapping[str, Any]]) -> int:

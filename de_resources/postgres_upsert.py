@@ -14,6 +14,7 @@ from psycopg2.extensions import cursor
 from psycopg2.extras import execute_values
 from psycopg2.sql import SQL, Composed, Identifier
 
+from de_resources import postgres_creation
 from de_resources.contract import Contract
 from de_resources.delta.crash_points import reach
 from de_resources.errors import PermanentError, TransientError
@@ -51,20 +52,22 @@ def keyed_relation(contract: Contract) -> Relation:
 def exists(database: PostgresDatabase, relation: Relation) -> bool:
     """Whether the database has the table."""
     with database.connect() as session, session.cursor() as statement:
-        statement.execute("SELECT to_regclass(%s) IS NOT NULL", (relation.identifier.as_string(statement),))
-        return statement.fetchone() == (True,)
+        return postgres_creation.exists(statement, relation.identifier)
 
 
 def create_if_missing(database: PostgresDatabase, relation: Relation, *, indexed: Sequence[str] = ()) -> None:
     """Make the table, its schema and an index on each column `indexed`, where they are absent; several wait for each other."""
     schema, table = relation.identifier.strings
+    create = SQL("CREATE INDEX {} ON {} ({})")
+    indexes = [
+        (
+            Identifier(schema, f"{table}_{column}"),
+            create.format(Identifier(f"{table}_{column}"), relation.identifier, Identifier(column)),
+        )
+        for column in indexed
+    ]
     with database.connect() as session, session.cursor() as statement:
-        statement.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", ("tables of upserts",))
-        statement.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(schema)))
-        statement.execute(relation.definition())
-        for column in indexed:
-            create = SQL("CREATE INDEX IF NOT EXISTS {} ON {} ({})")
-            statement.execute(create.format(Identifier(f"{table}_{column}"), relation.identifier, Identifier(column)))
+        postgres_creation.create_missing(statement, [(relation.identifier, relation.definition()), *indexes])
 
 
 def upsert(

@@ -27,6 +27,7 @@ from de_resources.contract import Contract
 from de_resources.delta.crash_points import reach
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
+from de_resources.postgres_creation import create_missing
 
 LOADS = "loads"
 REFUSALS = (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError, DependentObjectsStillExist)
@@ -41,7 +42,7 @@ _TYPES = {
     "timestamp": "timestamptz",
 }
 _LOADS_TABLE = """
-    CREATE TABLE IF NOT EXISTS {} (dataset text, slice text, run_id text NOT NULL, attempt integer NOT NULL,
+    CREATE TABLE {} (dataset text, slice text, run_id text NOT NULL, attempt integer NOT NULL,
     rows jsonb NOT NULL, loaded_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (dataset, slice))
 """
 _LOAD = """
@@ -129,7 +130,7 @@ class Relation:
     def definition(self) -> Composed:
         """The statement that creates it."""
         columns = [SQL("{} " + type_).format(Identifier(name)) for name, type_ in self.columns]
-        return SQL("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}))").format(
+        return SQL("CREATE TABLE {} ({}, PRIMARY KEY ({}))").format(
             self.identifier, _listed(columns), _listed(map(Identifier, self.key))
         )
 
@@ -182,22 +183,10 @@ def _require_inside(relation: Relation, slice_: str | date, rows: Rows) -> None:
 
 
 def _create_missing(database: PostgresDatabase, load: Load, tables: Iterable[Relation]) -> None:
-    """A transaction of its own: it may wait for another creator, and IF NOT EXISTS alone does not."""
-    wanted = [(_loads(load), SQL(_LOADS_TABLE).format(_loads(load))), *((t.identifier, t.definition()) for t in tables)]
+    """A transaction of its own: others who create something wait until it ends."""
+    loads = (_loads(load), SQL(_LOADS_TABLE).format(_loads(load)))
     with database.connect() as session, session.cursor() as statement:
-        if all(_exists(statement, identifier) for identifier, _ in wanted):
-            return
-        statement.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", ("tables of the transactional writer",)
-        )
-        for identifier, definition in wanted:
-            statement.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(identifier.strings[0])))
-            statement.execute(definition)
-
-
-def _exists(statement: cursor, identifier: Identifier) -> bool:
-    statement.execute("SELECT to_regclass(%s) IS NOT NULL", (identifier.as_string(statement),))
-    return statement.fetchone() == (True,)
+        create_missing(statement, [loads, *((table.identifier, table.definition()) for table in tables)])
 
 
 def _replace(statement: cursor, relation: Relation, slice_: str | date, rows: Rows) -> None:

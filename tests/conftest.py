@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from de_resources.spark import SparkEngine
 
 PROJECT = Path(__file__).resolve().parent.parent
+# Thousands of tiny queries never repay the optimising compiler, which would take half of a small machine's time.
+SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     os.environ["DE_HOME"] = str(home)
     os.environ.setdefault("DE_JARS", str(PROJECT / ".de" / "jars"))
+    os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT_LIVED_JAVA)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -63,7 +63,7 @@ def _measured(bench: Workbench, session: connection, rows: int) -> dict[str, tup
 def _beside_delete(rows: int, samples: dict[str, tuple[Sample, ...]], judged: bool) -> Figure:
     return Figure(
         "metadata_cleaner", f"clean of {rows:,} rows", Kind.RATIO, "replace the table", samples["ours"],
-        "`DELETE`", samples["delete"], BAR if judged else None,
+        "`DELETE`", samples["delete"], BAR if judged else None, units=rows,
     )  # fmt: skip
 
 

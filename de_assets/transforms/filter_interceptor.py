@@ -23,6 +23,11 @@ from de_resources.exact_histogram import BINS, counts, histogram
 # What a condition says of a row. Null is neither true nor false: such a row is removed, and counted apart.
 _HOLDS, _FAILS, _UNKNOWN = 0, 1, 2
 _OUTCOMES = 3
+# A row's window and what the conditions say of it, as one number. Conditions are evaluated once, for it; both the account
+# and the filter read the number.
+_CODE = "__filter_code"
+# With the seconds of a window before them, more digits would not fit into the 53 bits that are counted exactly.
+MOST_CONDITIONS = 13
 _UNCOUNTED = {"filter/uncounted": f"more than {BINS:,} different outcomes cannot be counted exactly"}
 
 
@@ -65,9 +70,9 @@ def intercept(frame: DataFrame, conditions: Mapping[str, str], *, window: str | 
     `conditions` are SQL predicates by name, in the order in which they are to be judged. With `window`, a timestamp
     column without nulls, the account is kept per value of it, as in a run over many partitions; without, for the frame
     as a whole.
-    Raises `ValueError` without conditions. A rerun counts again.
+    Raises `ValueError` without conditions, or with more than `MOST_CONDITIONS`. A rerun counts again.
     """
-    start = F.unix_seconds(F.col(window)) if window else F.lit(0)
+    start = F.unix_seconds(F.col(window)) if window else F.lit(0).cast("long")
     observed, accounts = _observed(frame, conditions, start)
 
     def tell() -> Told:
@@ -118,20 +123,21 @@ def account_by_hour(
         hours = {_start(each).isoformat() if each else "unknown": account.numbers() for each, account in found.items()}
         return {None: {"filter/by_hour": dg.MetadataValue.json(hours)}}
 
-    return observed, tell
+    return observed.drop(_CODE), tell
 
 
 def _observed(
     frame: DataFrame, conditions: Mapping[str, str], start: Column
 ) -> tuple[DataFrame, Callable[[], dict[int, Interception] | None]]:
-    """The frame under observation, and the accounts by the value of `start`; None where they could not be counted."""
-    if not conditions:
-        raise ValueError("a filter needs at least one condition")
+    """The frame under observation, with its code, and the accounts by the value of `start`; None where they could not be
+    counted."""
+    if not 1 <= len(conditions) <= MOST_CONDITIONS:
+        raise ValueError(f"a filter needs at least one condition, and takes at most {MOST_CONDITIONS}")
     code = start
     for condition in conditions.values():
         code = code * _OUTCOMES + _outcome(F.expr(condition))
     observation = Observation(f"filter_{uuid4().hex}")
-    observed = frame.observe(observation, histogram(code).alias("outcomes"))
+    observed = frame.withColumn(_CODE, code).observe(observation, histogram(F.col(_CODE)).alias("outcomes"))
 
     def accounts() -> dict[int, Interception] | None:
         outcomes = counts(observation.get["outcomes"])
@@ -140,10 +146,9 @@ def _observed(
     return observed, accounts
 
 
-def _kept(frame: DataFrame, conditions: Mapping[str, str]) -> DataFrame:
-    for condition in conditions.values():
-        frame = frame.where(condition)
-    return frame
+def _kept(observed: DataFrame, conditions: Mapping[str, str]) -> DataFrame:
+    every = _OUTCOMES ** len(conditions)
+    return observed.where(F.col(_CODE) % every == _HOLDS).drop(_CODE)
 
 
 def _sum(accounts: Iterable[Interception], names: Sequence[str]) -> Interception:
@@ -185,7 +190,7 @@ def _account(rows: Sequence[tuple[Sequence[int], int]], names: Sequence[str]) ->
 
 
 def _outcome(condition: Column) -> Column:
-    return F.when(condition, _HOLDS).when(~condition, _FAILS).otherwise(_UNKNOWN)
+    return F.coalesce(F.lit(_FAILS) - condition.cast("int"), F.lit(_UNKNOWN))
 
 
 def _start(seconds: int) -> datetime:

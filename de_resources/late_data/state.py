@@ -20,25 +20,32 @@ from typing import Any
 import psycopg2
 from psycopg2.extensions import cursor
 from psycopg2.extras import execute_values
+from psycopg2.sql import SQL, Identifier
 
 from de_resources.delta.changed_partitions import LOG_GONE, LONG_AGO, Change, ChangedPartitions
 from de_resources.delta.crash_points import reach
 from de_resources.errors import TransientError
 from de_resources.late_data.plan import Judged, Partition, Request
 from de_resources.postgres import PostgresDatabase
+from de_resources.postgres_creation import create_missing, lock
 
-_TABLES = """
-    CREATE SCHEMA IF NOT EXISTS late_data;
-    CREATE TABLE IF NOT EXISTS late_data.consumers (
-        consumer text PRIMARY KEY, source_id text NOT NULL, scanned_version bigint NOT NULL);
-    CREATE TABLE IF NOT EXISTS late_data.partitions (
+_CONSUMERS = """
+    CREATE TABLE late_data.consumers (
+        consumer text PRIMARY KEY, source_id text NOT NULL, scanned_version bigint NOT NULL)
+"""
+_PARTITIONS = """
+    CREATE TABLE late_data.partitions (
         consumer text, partition text, partition_end timestamptz NOT NULL,
         changed_version bigint, changed_at timestamptz, changed_operation text, changed_run text,
         processed_version bigint, processed_by bigint,
         claim text, claimed_by text, claimed_at timestamptz,
         attempts integer NOT NULL DEFAULT 0, need text NOT NULL DEFAULT '', told text NOT NULL DEFAULT '',
-        PRIMARY KEY (consumer, partition));
+        PRIMARY KEY (consumer, partition))
 """
+_TABLES = (
+    (Identifier("late_data", "consumers"), SQL(_CONSUMERS)),
+    (Identifier("late_data", "partitions"), SQL(_PARTITIONS)),
+)
 _SELECT = """
     SELECT partition, partition_end, changed_version, changed_at, changed_operation, changed_run, processed_version,
     processed_by, claim, attempts, need, told
@@ -129,11 +136,7 @@ class LateState:
     def create_if_missing(self) -> None:
         """Make the tables. Evaluations that come first at once make them once. Raises `ServiceUnavailable`."""
         with self._transaction() as statement:
-            statement.execute("SELECT to_regclass('late_data.partitions') IS NOT NULL")
-            if statement.fetchone() == (True,):
-                return
-            statement.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", ("tables of late data",))
-            statement.execute(_TABLES)
+            create_missing(statement, _TABLES)
 
     def scanned(self, source_id: str) -> int:
         """The version of the source up to which changes are recorded; -1: none, or of another table at its place."""
@@ -238,7 +241,7 @@ class LateState:
         try:
             with self.database.connect() as session, session.cursor() as statement:
                 if alone:
-                    statement.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", (self.consumer,))
+                    lock(statement, f"late_data: {self.consumer}")
                 yield statement
         except psycopg2.Error as error:
             raise StateInterrupted(self.consumer, error.diag.message_primary or type(error).__name__) from error

@@ -23,6 +23,7 @@ from de_resources.contract import Contract
 from de_resources.delta.crash_points import reach
 from de_resources.errors import PermanentError
 from de_resources.postgres import PostgresDatabase
+from de_resources.postgres_creation import claim_schema, exists, lock
 from de_resources.postgres_writer import explained, reason_of, sql_columns
 from de_resources.proxy.manifest import WHOLE, Manifest
 from de_resources.proxy.retention import Promise, retained
@@ -33,7 +34,6 @@ LOCK_SECONDS = 10
 """How long a switch waits for readers that stay in a transaction; new readers wait behind it."""
 
 _CATALOGUE = """
-    CREATE SCHEMA IF NOT EXISTS {schema};
     CREATE SCHEMA IF NOT EXISTS {versions};
     CREATE TABLE IF NOT EXISTS {versions}.versions (dataset text, version text, run_id text NOT NULL, rows bigint,
         started_at timestamptz NOT NULL DEFAULT now(), completed_at timestamptz, PRIMARY KEY (dataset, version));
@@ -80,14 +80,14 @@ class ProxyView:
         return Identifier(*self.name.split("."))
 
     @property
-    def schema(self) -> Identifier:
+    def schema(self) -> str:
         """The view's schema."""
-        return Identifier(self.name.split(".")[0])
+        return self.name.split(".")[0]
 
     @property
     def versions(self) -> Identifier:
         """The schema of the versions."""
-        return Identifier(f"{self.name.split('.')[0]}_versions")
+        return Identifier(f"{self.schema}_versions")
 
     def version(self, id_: str) -> Identifier:
         """The table of a version."""
@@ -276,14 +276,12 @@ class ViewProxy:
     @contextmanager
     def _switching(self, what: str) -> Iterator[cursor]:
         """A transaction of the publisher, one at a time per dataset; the catalogue is created where it is missing."""
-        names = {"schema": self.view.schema, "versions": self.view.versions}
         with self._steps(what), self.database.connect() as session, session.cursor() as statement:
             statement.execute(SQL("SET LOCAL lock_timeout = {}").format(Literal(f"{LOCK_SECONDS}s")))
-            statement.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self.view.name.split(".")[0],))
-            switches = Identifier(*self.view.versions.strings, "switches").as_string(statement)
-            statement.execute("SELECT to_regclass(%s) IS NOT NULL", (switches,))
-            if statement.fetchone() != (True,):
-                statement.execute(SQL(_CATALOGUE).format(**names))
+            lock(statement, f"{self.view.schema}: proxies")
+            if not exists(statement, Identifier(*self.view.versions.strings, "switches")):
+                claim_schema(statement, self.view.schema)
+                statement.execute(SQL(_CATALOGUE).format(versions=self.view.versions))
             yield statement
 
     @contextmanager

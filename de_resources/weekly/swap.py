@@ -17,7 +17,8 @@ from psycopg2.extensions import cursor
 from psycopg2.sql import SQL, Identifier
 
 from de_resources.errors import TransientError
-from de_resources.weekly.view import WeeklyView, lock, parts, view_over
+from de_resources.postgres_creation import lock
+from de_resources.weekly.view import WeeklyView, parts, view_over
 
 
 class ViewBusy(TransientError):
@@ -59,7 +60,7 @@ def swapping(statement: cursor, view: WeeklyView, patience: Patience, change: Ca
             # A number of milliseconds; zero would mean for ever.
             statement.execute("SET LOCAL lock_timeout = %s", (max(1, round(patience.wait_seconds * 1000)),))
             # Two loads of different weeks: each has to see the tables of the other.
-            lock(statement, view, "swap")
+            lock(statement, f"{view.name}: swap")
             change()
         except (LockNotAvailable, DeadlockDetected):
             statement.execute("ROLLBACK TO SAVEPOINT swap")

@@ -12,6 +12,7 @@ from psycopg2.sql import SQL, Composable, Composed, Identifier, Literal
 from de_resources.errors import PermanentError
 from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
+from de_resources.postgres_creation import claim_schema, exists, lock
 from de_resources.postgres_writer import Relation
 
 IN_ITS_WEEK = "in_its_week"
@@ -92,31 +93,18 @@ def ensure(database: PostgresDatabase, view: WeeklyView) -> None:
     with database.connect() as session, session.cursor() as statement:
         if exists(statement, view.relation.identifier):
             return
-        lock(statement, view, "creation")
+        claim_schema(statement, view.name.partition(".")[0])
         if exists(statement, view.relation.identifier):
             return
-        statement.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(view.name.partition(".")[0])))
         columns = [SQL("{} " + type_).format(Identifier(name)) for name, type_ in view.relation.columns]
         statement.execute(SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(view.template, listed(columns)))
         statement.execute(SQL(_WEEKS).format(view.weeks))
         statement.execute(view_over(statement, view, parts(statement, view)))
 
 
-def exists(statement: cursor, relation: Identifier) -> bool:
-    """Whether there is such a relation."""
-    statement.execute("SELECT to_regclass(%s) IS NOT NULL", (relation.as_string(statement),))
-    return statement.fetchone() == (True,)
-
-
-def lock(statement: cursor, view: WeeklyView, what: str, *, shared: bool = False) -> None:
-    """Wait for whoever works on the same thing, until the end of the transaction."""
-    call = f"SELECT pg_advisory_xact_lock{'_shared' if shared else ''}(hashtextextended(%s, 0))"
-    statement.execute(call, (f"{view.name}: {what}",))
-
-
 def lock_whole(statement: cursor, view: WeeklyView, *, shared: bool = False) -> None:
     """For who moves weeks or changes columns; loads share it among themselves."""
-    lock(statement, view, "whole", shared=shared)
+    lock(statement, f"{view.name}: whole", shared=shared)
 
 
 def columns_of(statement: cursor, relation: Identifier) -> dict[str, str]:

@@ -13,12 +13,13 @@ from psycopg2.sql import SQL
 from de_resources.delta.crash_points import reach
 from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
+from de_resources.postgres_creation import lock
 from de_resources.weekly.columns import require_columns
 from de_resources.weekly.copying import copy_rows, finish, stage
 from de_resources.weekly.freezing import require_loose
 from de_resources.weekly.refusal import RowsOutsideWeek, explained
 from de_resources.weekly.swap import PATIENCE, Patience, exchange, swapping
-from de_resources.weekly.view import WeeklyView, ensure, lock, lock_whole
+from de_resources.weekly.view import WeeklyView, ensure, lock_whole
 
 __all__ = ["Replaced", "RowsOutsideWeek", "write_week"]
 
@@ -66,7 +67,7 @@ def write_week(
         ensure(database, view)
         with database.connect() as session, session.cursor() as statement:
             lock_whole(statement, view, shared=True)
-            lock(statement, view, str(week))
+            lock(statement, f"{view.name}: {week}")
             require_loose(statement, view, week)
             require_columns(statement, view)
             reach("before_write", view.name)

@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 import de_assets.cli.dlq  # noqa: F401 - registers the commands
 from de_assets import definitions
 from de_assets.cli import app
+from de_assets.cli.app import console
 from de_assets.cli.run import dagster_instance
 from de_assets.contracts.visits import BronzeVisits, VisitsDeadLetter
 from de_assets.partitions import CALENDAR, hourly
@@ -94,7 +95,7 @@ def blog(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DE_HOME", str(home))
         patch.setenv("DAGSTER_HOME", str(home / "dagster"))
-        patch.setenv("COLUMNS", "240")
+        patch.setattr(console, "width", 240)
         settings = Settings.from_environment()
         own = dg.Definitions(
             assets=definitions.defs.assets,

@@ -17,6 +17,7 @@ from benchmarks.document import render, summary
 from benchmarks.figure import Figure, Kind, Verdict
 from benchmarks.machine import Machine
 from benchmarks.measure import Sample, alternate
+from benchmarks.plot import draw_growth, growing
 from benchmarks.record import Record, load, save
 from benchmarks.table import COLUMNS, amount, bar, cells, markdown_table, terminal_table
 
@@ -96,9 +97,10 @@ def test_the_terminal_shows_every_figure() -> None:
 
 def test_the_document_has_machine_method_figures_and_every_sample() -> None:
     case = Case("rules", "Two writes\nside by side.", lambda _bench: [])
-    text = render([RECORD], [case], "images/benchmarks.png")
+    text = render([RECORD], [case], "images/benchmarks.png", {"rules": "images/rules.png"})
     assert "**2 of 3 bars hold. Missed: rules (1 row).**" in text
     assert "](images/benchmarks.png)" in text
+    assert "](images/rules.png)" in text
     assert "EPYC, 2 cores, 23 GiB of memory" in text
     assert "Python 3.11" in text
     assert "load average at the start 0.4" in text
@@ -113,10 +115,18 @@ def test_a_busy_machine_is_named_in_the_document_beside_its_case() -> None:
     busy = replace(RECORD, machine=replace(MACHINE, load=3.0))
     disturbed = Record("backfill", replace(MACHINE, others=0.31), ())
     for record in (busy, disturbed):
-        assert "The machine was not quiet" in render([record], [], "x.png")
-    lines = render([RECORD, disturbed], [], "x.png").splitlines()
+        assert "The machine was not quiet" in render([record], [], "x.png", {})
+    lines = render([RECORD, disturbed], [], "x.png", {}).splitlines()
     assert [line for line in lines if "not quiet" in line] == [line for line in lines if "- backfill:" in line]
     assert sum("EPYC" in line for line in lines) == 1
+
+
+def test_growth_is_drawn_from_figures_of_several_sizes_and_from_nothing_else(tmp_path: Path) -> None:
+    few, many = replace(RATIO, units=10), replace(RATIO, units=1_000)
+    assert growing([many, RATIO, few, RATE]) == [few, many]
+    assert growing([few, RATE]) == growing([few, few]) == growing([RATIO, RATE]) == []
+    draw_growth([few, many], tmp_path / "images" / "rules.png")
+    assert (tmp_path / "images" / "rules.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_record_survives_the_file(tmp_path: Path) -> None:

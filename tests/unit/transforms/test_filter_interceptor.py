@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from de_assets.transforms.filter_interceptor import Interception, Removed, intercept, interceptions
+from de_assets.transforms.filter_interceptor import MOST_CONDITIONS, Interception, Removed, intercept, interceptions
 from de_resources.exact_histogram import BINS, counts, histogram
 
 pytestmark = pytest.mark.pattern("filter_interceptor")
@@ -87,6 +87,28 @@ def test_nothing_in_nothing_told(spark: SparkSession) -> None:
 def test_a_filter_without_conditions_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match="at least one"):
         intercept(spark.range(1), {})
+
+
+def test_the_most_conditions_are_counted_exactly_in_windows_of_our_century_and_more_are_refused(
+    spark: SparkSession,
+) -> None:
+    names = [f"c{n}" for n in range(MOST_CONDITIONS)]
+    far = datetime(2099, 12, 31, 23)
+    rows = [(far, n, "x") for n in range(MOST_CONDITIONS)]
+    filtered = intercept(
+        spark.createDataFrame(rows, SCHEMA), {name: f"n <> {n}" for n, name in enumerate(names)}, window="at"
+    )
+    assert filtered.frame.collect() == []
+    ((window, account),) = filtered.tell().items()
+    assert window == far.replace(tzinfo=UTC)
+    assert plain(account)["filter/conditions"] == {name: {"first": 1, "alone": 1, "unknown": 0} for name in names}
+    with pytest.raises(ValueError, match="at most"):
+        intercept(spark.range(1), dict.fromkeys([*names, "one_more"], "id > 0"))
+
+
+def test_the_kept_rows_have_the_columns_of_the_frame(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(ROWS, SCHEMA)
+    assert intercept(frame, CONDITIONS).frame.schema == frame.schema
 
 
 def test_counts_stay_exact_however_many_tasks_there_are_and_too_many_values_are_no_counts(spark: SparkSession) -> None:
