@@ -26,6 +26,7 @@ def dead_letter_checks(
     name: str = "dead_letters",
 ) -> list[dg.AssetChecksDefinition]:
     """Two checks, per partition key of `valid`, of the share of dead letters in all that came: `dead / (valid + dead)`.
+    Of tables without partitions the rows count that the run brought.
 
     Where the materialisation of `dead` tells how many letters are still open (`dead_letters/open`), only these count: what
     was repaired is among the valid rows, and what a person discarded is no input.
@@ -85,20 +86,21 @@ def compare(
     """The verdict on one partition. `limits`: the accepted share, and the number of dead letters from which it counts;
     `accepted` is a person's reason to let it pass."""
     limit, at_least = limits
-    if dead is None or dead.rows is None or valid.rows is None:
+    apart = None if dead is None else dead.rows_of_run
+    if dead is None or apart is None or valid.rows_of_run is None:
         return Verdict(
             False,
             "The materialisations do not say how many rows were understood and how many were not. Materialise both again.",
             severity=dg.AssetCheckSeverity.WARN,
         )
-    waiting = int(dead.metadata.get(DEAD_LETTERS_OPEN, dead.rows))
-    total = valid.rows + waiting
+    waiting = int(dead.metadata.get(DEAD_LETTERS_OPEN, apart))
+    total = valid.rows_of_run + waiting
     share = waiting / total if total else 0.0
-    figures: dict[str, object] = {"valid": valid.rows, "dead": waiting, "share": round(share, 6)}
+    figures: dict[str, object] = {"valid": valid.rows_of_run, "dead": waiting, "share": round(share, 6)}
     told = f"{waiting:,} of {total:,} records are dead letters ({share:.1%})"
-    if waiting < dead.rows:
-        figures["closed"] = dead.rows - waiting
-        told += f", {dead.rows - waiting:,} more are replayed or discarded"
+    if waiting < apart:
+        figures["closed"] = apart - waiting
+        told += f", {apart - waiting:,} more are replayed or discarded"
     if share <= limit or waiting < at_least:
         return Verdict(True, f"{told}.", figures)
     return Verdict(False, f"{told}, more than the accepted {limit:.0%}.", figures).accepted_for(accepted)

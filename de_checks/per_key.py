@@ -22,6 +22,7 @@ from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 
 from de_checks.subject import Subject, spec_of
+from de_resources.delta.metadata import ROWS_WRITTEN
 from de_resources.errors import PermanentError
 
 Key = str | None
@@ -70,8 +71,15 @@ class Materialized:
     @property
     def rows(self) -> int | None:
         """Live rows of the key as the write recorded them; None where it could not tell."""
-        names = ("dagster/partition_row_count", "dagster/row_count")
-        return next((int(self.metadata[n]) for n in names if n in self.metadata), None)
+        return self._first("dagster/partition_row_count", "dagster/row_count")
+
+    @property
+    def rows_of_run(self) -> int | None:
+        """Rows of the key, or of a table without partitions, which may grow by every run, those that this one brought."""
+        return self._first("dagster/partition_row_count", ROWS_WRITTEN, "dagster/row_count")
+
+    def _first(self, *names: str) -> int | None:
+        return next((int(self.metadata[name]) for name in names if name in self.metadata), None)
 
 
 @dataclass(frozen=True)

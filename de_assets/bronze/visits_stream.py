@@ -1,7 +1,8 @@
 """Visits from the broker: everything that was published since the last run, understood or not.
 
 Grain: one broker record. Pattern: Checkpointer - the engine's checkpoint lies beside the table, so that an increment starts
-where the last one ended; Dead-Letter in its annotating form - a record that cannot be understood stays, with the reason.
+where the last one ended; Dead-Letter in its annotating form - a record that cannot be understood stays, with the reason,
+until it is set apart with what was judged (`silver/visits_live_dead_letter`).
 """
 
 import dagster as dg

@@ -78,7 +78,12 @@ def stages() -> list[Stage]:
         Stage("live visits", _keys("bronze/visits_stream"), needs=("kafka",)),
         Stage(
             "judged live visits",
-            _keys("silver/visits_live", "silver/visits_live_late", "silver/visits_live_state"),
+            _keys(
+                "silver/visits_live",
+                "silver/visits_live_dead_letter",
+                "silver/visits_live_late",
+                "silver/visits_live_state",
+            ),
             needs=("kafka",),
         ),
         Stage("live sessions", _keys("gold/sessions_live"), needs=("kafka", "postgres")),

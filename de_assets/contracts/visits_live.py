@@ -6,6 +6,7 @@ import pyspark.sql.types as T
 from de_assets.contracts.visits import OWNER, VisitColumns
 
 _POSITION = ["topic_partition", "topic_offset"]
+_PERSONAL = {"personal": True}
 
 
 class LiveColumns(VisitColumns):
@@ -63,6 +64,30 @@ class VisitsLiveLate(LiveColumns):
         }
 
 
+class VisitsLiveDeadLetter(pa.DataFrameModel):
+    """Live records that could not be understood: as they came, why, and where they are in the topic.
+
+    Grain: one broker record. Not partitioned: a run replaces its own stretch of the topic.
+    """
+
+    payload: T.BinaryType = pa.Field(nullable=False, description="The record's value as it came", metadata=_PERSONAL)
+    raw: T.StringType = pa.Field(
+        nullable=False, description="The payload as text, broken bytes replaced", metadata=_PERSONAL
+    )
+    reason: T.StringType = pa.Field(nullable=False, description="Why the record was rejected")
+    field: T.StringType = pa.Field(nullable=True, description="The failing field, where one is to blame")
+    job_version: T.StringType = pa.Field(nullable=False, description="Version of the code that set it apart")
+    topic_partition: T.IntegerType = pa.Field(nullable=False, ge=0, description="Partition of the topic")
+    topic_offset: T.LongType = pa.Field(nullable=False, ge=0, description="Offset in that partition")
+    append_time: T.TimestampType = pa.Field(nullable=False, description="When the broker appended the record")
+
+    class Config:
+        """The payload may be anything; its place identifies it."""
+
+        name = "silver.visits_live_dead_letter"
+        metadata = {"owner": OWNER, "key": _POSITION}
+
+
 class VisitsLiveState(pa.DataFrameModel):
     """How far the live visits were judged: watermark, positions and totals, and the visits that are remembered.
 
@@ -77,7 +102,7 @@ class VisitsLiveState(pa.DataFrameModel):
     late: T.LongType = pa.Field(nullable=True, ge=0, description="of these, behind the watermark")
     future: T.LongType = pa.Field(nullable=True, ge=0, description="of these, dated in the future")
     duplicates: T.LongType = pa.Field(nullable=True, ge=0, description="of these, removed as copies")
-    malformed: T.LongType = pa.Field(nullable=True, ge=0, description="of these, not understood")
+    malformed: T.LongType = pa.Field(nullable=True, ge=0, description="of these, dead letters")
     tracked: T.TimestampType = pa.Field(nullable=True, description="Greatest event time before the newest batch")
     seen: T.TimestampType = pa.Field(nullable=True, description="Last sign of life before the newest batch")
     newest_tracked: T.TimestampType = pa.Field(nullable=True, description="Greatest event time in the newest batch")

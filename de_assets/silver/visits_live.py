@@ -1,11 +1,13 @@
-"""Live visits judged as they come: valid ones, late ones apart from them, and the state that outlives the run.
+"""Live visits judged as they come: valid ones, late ones and dead letters beside them, and the state that outlives the run.
 
-Grain: one page view, in exactly one of the two tables. Patterns: Late Data Detector (the watermark is kept in the state,
-and never goes back), Windowed Deduplicator (what is remembered is bounded by the watermark), Filter Interceptor (each
-condition tells per window of processing time what it removed), Data Overwrite (a run replaces its stretch of the topic).
+Grain: one record of the topic, in exactly one of three tables unless it is a copy. Patterns: Dead-Letter (what was not
+understood is kept apart), Late Data Detector (the watermark is kept in the state, and never goes back), Windowed
+Deduplicator (what is remembered is bounded by the watermark), Filter Interceptor (each condition tells per window of
+processing time what it removed), Data Overwrite (a run replaces its stretch of the topic).
 
-A run reads what lies between the positions in the state and what bronze has now. It writes the late visits first, then
-the valid ones, the state last: after a crash the next run starts from the same state, and replaces what was written.
+A run reads what lies between the positions in the state and what bronze has now. It writes the dead letters first, then
+the late visits, then the valid ones, the state last: after a crash the next run starts from the same state, and replaces
+what was written.
 """
 
 from collections.abc import Iterator
@@ -15,8 +17,9 @@ import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from de_assets import __version__
 from de_assets.automation.conditions import gated
-from de_assets.contracts.visits_live import VisitsLive, VisitsLiveLate, VisitsLiveState
+from de_assets.contracts.visits_live import VisitsLive, VisitsLiveDeadLetter, VisitsLiveLate, VisitsLiveState
 from de_assets.dataset import dataset
 from de_assets.sources.topics import TOPICS, VISITS
 from de_assets.transforms.filter_interceptor import account_by_hour, intercept_stream
@@ -30,9 +33,11 @@ from de_assets.transforms.stream_judge import (
     next_state,
     totals,
 )
+from de_assets.transforms.visit_parser import ERROR, ERROR_FIELD, parse_visits
 from de_assets.transforms.watermark import WATERMARK, Future, Lateness, Stream
 from de_checks.conservation import conservation_check
 from de_checks.contract import contract_check
+from de_checks.dead_letters import dead_letter_checks
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.delta.slices import Stretch
@@ -62,6 +67,11 @@ STATE = dg.AssetKey(["silver", "visits_live_state"])
 @dg.multi_asset(
     name="live_visits",
     outs={
+        "dead": dg.AssetOut(
+            **dataset(VisitsLiveDeadLetter, patterns=["dead_letter"]),
+            is_required=False,
+            automation_condition=gated(),
+        ),
         "late": dg.AssetOut(
             **dataset(VisitsLiveLate, patterns=["late_data_detector"]),
             is_required=False,
@@ -93,6 +103,7 @@ def live_visits(context: dg.AssetExecutionContext, stream: DataFrame, lake: Lake
     records = judged.records.persist()
     try:
         added = totals(records, STREAM)
+        yield dg.Output(dead_letters(records, stretch), "dead")
         yield dg.Output(late_visits(records, stretch), "late")
         valid = intercept_stream(records, RULE.conditions, time=STREAM.arrived, length=WINDOW)
         yield dg.Output(ObservedFrame(in_event_hour(valid.frame), valid.tell, stretch), "valid")
@@ -115,6 +126,16 @@ def beyond(positions: dict[int, int]) -> str:
     """SQL for what comes after the positions, of known sources and of new ones."""
     known = [f"(topic_partition = {source} AND topic_offset > {last})" for source, last in positions.items()]
     return " OR ".join([*known, f"topic_partition NOT IN ({', '.join(map(str, positions))})"]) if known else "TRUE"
+
+
+def dead_letters(records: DataFrame, stretch: Stretch) -> ObservedFrame:
+    """The columns of silver.visits_live_dead_letter. The few that were rejected are parsed once more, for the failing field."""
+    place = (STREAM.source, STREAM.position, STREAM.arrived)
+    rejected = records.where(F.col(VERDICT) == "malformed").select("payload", F.col(ERROR).alias("reason"), *place)
+    letters = parse_visits(rejected, "payload").withColumns(
+        {"field": F.col(ERROR_FIELD), "job_version": F.lit(__version__)}
+    )
+    return ObservedFrame(letters.select(*Contract.of(VisitsLiveDeadLetter).column_names), dict, stretch)
 
 
 def late_visits(records: DataFrame, stretch: Stretch) -> ObservedFrame:
@@ -145,19 +166,22 @@ def _text(micros: int) -> str:
     return datetime.fromtimestamp(micros / 1e6, UTC).isoformat()
 
 
+_DEAD = live_visits.get_asset_spec(dg.AssetKey(["silver", "visits_live_dead_letter"]))
 _VALID = live_visits.get_asset_spec(dg.AssetKey(["silver", "visits_live"]))
 _LATE = live_visits.get_asset_spec(dg.AssetKey(["silver", "visits_live_late"]))
 _STATE = live_visits.get_asset_spec(STATE)
 
 checks = [
+    contract_check(_DEAD, blocking=False),
     contract_check(_VALID),
     contract_check(_LATE, blocking=False),
     contract_check(_STATE, blocking=False),
+    *dead_letter_checks(_VALID, _DEAD, red_above=0.05, block_above=0.5),
     conservation_check(
         _STATE,
         came=dg.AssetKey(["bronze", "visits_stream"]),
         source=STREAM.source,
         position=STREAM.position,
-        kept={_VALID.key: ("valid",), _LATE.key: ("late", "future")},
+        kept={_DEAD.key: ("malformed",), _VALID.key: ("valid",), _LATE.key: ("late", "future")},
     ),
 ]

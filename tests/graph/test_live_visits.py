@@ -15,6 +15,7 @@ import dagster as dg
 import pytest
 from stream_reference import Record, cuts, simulated, verdicts
 
+from de_assets import __version__
 from de_assets.bronze.visits_stream import understood_or_explained
 from de_assets.contracts.visits import VisitsStream
 from de_assets.resources import resources
@@ -93,9 +94,10 @@ class Live:
         return found
 
     def found(self) -> dict[tuple[int, int], str]:
-        """What the two tables say of each record that they have; each is in one of them, once."""
+        """What the three tables say of each record that they have; each is in one of them, once."""
         every = [(row.topic_partition, row.topic_offset, "valid") for row in self.rows("visits_live")]
         every += [(row.topic_partition, row.topic_offset, row.verdict) for row in self.rows("visits_live_late")]
+        every += [(row.topic_partition, row.topic_offset, "malformed") for row in self.rows("visits_live_dead_letter")]
         assert len(every) == len({place[:2] for place in every})
         return {(source, position): verdict for source, position, verdict in every}
 
@@ -103,18 +105,19 @@ class Live:
 STREAM = simulated(5, 160, START)
 PIECES = cuts(STREAM, 3, 3)
 EXPECTED, WATERMARKS = verdicts(STREAM, RULE)
-KEPT = {place: verdict for place, verdict in EXPECTED.items() if verdict in ("valid", "late", "future")}
+KEPT = {place: verdict for place, verdict in EXPECTED.items() if verdict != "duplicates"}
 
 
 @pytest.fixture(scope="module")
 def live(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """The stream in three pieces; of the second, two runs die: after the late visits, and after the valid ones."""
+    """The stream in three pieces; of the second, a run dies after each of the tables that come before the state."""
     assert engine.spark_session is not None
     with dg.instance_for_test() as instance:
         live = Live(engine, tmp_path_factory.mktemp("live") / "lake", instance)
         live.load(PIECES[0])
         assert live.run(ASSETS)
         live.load(PIECES[1])
+        assert not live.run(ASSETS, killed_after="silver.visits_live_dead_letter")
         assert not live.run(ASSETS, killed_after="silver.visits_live_late")
         assert not live.run(ASSETS, killed_after="silver.visits_live")
         live.load(PIECES[2])
@@ -134,6 +137,25 @@ def test_runs_and_crashes_leave_what_one_record_after_the_other_gives(live: Live
     }
     arrived = {(r.source, r.position): r.arrived for r in STREAM}
     assert marks == {place: WATERMARKS[arrived[place]] for place in marks}
+
+
+@pytest.mark.pattern("dead_letter")
+def test_what_was_not_understood_is_kept_with_reason_field_and_place(live: Live) -> None:
+    sent = {(r.source, r.position): message(r)[0] for r in STREAM}
+    letters = live.rows("visits_live_dead_letter")
+    assert {(row.topic_partition, row.topic_offset) for row in letters} == {
+        place for place, verdict in EXPECTED.items() if verdict == "malformed"
+    }
+    for row in letters:
+        assert bytes(row.payload) == sent[row.topic_partition, row.topic_offset] == row.raw.encode()
+        assert (row.reason, row.field) == ("visit_id is missing", "visit_id")
+        assert row.job_version == __version__
+    told = {e.check_name: e for e in live.evaluations if e.check_name.startswith("dead_letters")}
+    second = Counter(EXPECTED[record.source, record.position] for piece in PIECES[1:] for record in piece)
+    assert set(told) == {"dead_letters_are_few", "dead_letters_do_not_prevail"}
+    for evaluation in told.values():
+        counted = {key: evaluation.metadata[key].value for key in ("valid", "dead")}
+        assert counted == {"valid": second["valid"], "dead": second["malformed"]}
 
 
 @pytest.mark.pattern("filter_interceptor")

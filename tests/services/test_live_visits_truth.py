@@ -20,7 +20,7 @@ from de_resources.kafka import KafkaBroker
 pytestmark = [
     pytest.mark.services,
     pytest.mark.faults,
-    pytest.mark.pattern("late_data_detector", "windowed_deduplicator", "filter_interceptor"),
+    pytest.mark.pattern("dead_letter", "late_data_detector", "windowed_deduplicator", "filter_interceptor"),
 ]
 
 # A late visit is more than an hour behind the one that it came with: beyond the allowed lateness, whatever its minute.
@@ -36,7 +36,7 @@ RATES = Irregularities(
 WORLD = World(seed=23, epoch=CALENDAR.start - timedelta(days=180), users=50, guests=100)
 PER_HOUR = 100
 STREAM = {"assets": ["bronze/visits_stream"]}
-JUDGED = {"assets": ["silver/visits_live", "silver/visits_live_late", "silver/visits_live_state"]}
+JUDGED = {"assets": [f"silver/visits_live{part}" for part in ("", "_dead_letter", "_late", "_state")]}
 
 
 class Fed:
@@ -95,6 +95,7 @@ def fed(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Fed
 def test_what_is_found_is_what_was_injected_hour_by_hour(fed: Fed) -> None:
     came = fed.by_hour("bronze/visits_stream")
     valid, apart = fed.by_hour("silver/visits_live"), fed.by_hour("silver/visits_live_late")
+    dead = fed.by_hour("silver/visits_live_dead_letter")
     for hour in fed.hours[1:]:
         truth = fed.truth.hour(hour)
         late, future = (
@@ -103,8 +104,10 @@ def test_what_is_found_is_what_was_injected_hour_by_hour(fed: Fed) -> None:
         )
         assert late == sorted(truth.ids(Defect.LATE)), hour
         assert future == sorted(truth.ids(Defect.FUTURE)), hour
-        malformed = sum(row["error"] is not None for row in came[hour])
+        malformed = len(dead[hour])
         assert malformed == truth.counts[Defect.MALFORMED] + truth.counts[Defect.MISSING] > 0
+        blamed = Counter(row["field"] for row in dead[hour] if row["field"])
+        assert blamed == Counter(str(row["detail"]).split(":")[0] for row in truth.rows(Defect.MISSING))
         assert len(came[hour]) == truth.lines
         removed = len(came[hour]) - malformed - len(apart[hour]) - len(valid[hour])
         assert removed == truth.counts[Defect.DUPLICATE] > 0
@@ -116,7 +119,12 @@ def test_the_totals_per_partition_are_those_of_the_topic(fed: Fed) -> None:
     state = [row for row in fed.lake.rows("silver/visits_live_state") if row["entry"] == "source"]
     came = Counter(row["topic_partition"] for row in fed.lake.rows("bronze/visits_stream"))
     assert {row["source"]: row["records"] for row in state} == came
-    for table, totals in (("visits_live", ("valid",)), ("visits_live_late", ("late", "future"))):
+    tables = {
+        "visits_live": ("valid",),
+        "visits_live_late": ("late", "future"),
+        "visits_live_dead_letter": ("malformed",),
+    }
+    for table, totals in tables.items():
         kept = Counter(row["topic_partition"] for row in fed.lake.rows(f"silver/{table}"))
         assert kept == Counter({row["source"]: sum(row[total] for total in totals) for row in state})
     # Minutes behind the newest hour, though some visits are dated days ahead.

@@ -13,6 +13,15 @@ def rows(count: int | None) -> Materialized:
     return Materialized(1, "run", 0.0, {} if count is None else {"dagster/partition_row_count": count})
 
 
+def test_of_a_table_that_grows_only_what_the_run_brought_counts() -> None:
+    """A million good rows of yesterday do not hide that nothing is understood today."""
+    valid = Materialized(1, "run", 0.0, {"dagster/row_count": 1_000_001, "contract/rows": 1})
+    dead = Materialized(1, "run", 0.0, {"dagster/row_count": 9, "contract/rows": 9})
+    verdict = compare(valid, dead, (0.5, 5))
+    assert not verdict.passed
+    assert (verdict.metadata["valid"], verdict.metadata["dead"]) == (1, 9)
+
+
 @pytest.mark.parametrize(
     ("valid", "dead", "good"), [(95, 5, True), (94, 6, False), (0, 1, False), (0, 0, True), (100, 0, True)]
 )
