@@ -7,7 +7,15 @@ import struct
 import time
 
 import pytest
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from de_resources.kafka import BrokerMisconfigured, KafkaBroker
@@ -27,7 +35,7 @@ def test_records_of_the_visits_topic_carry_the_brokers_time(at_home: LocalServic
     assert producer.flush(20) == 0
     assert delivered[0].error() is None
 
-    record = _first_record(broker, "visits")
+    record = _stored(broker, delivered[0])
 
     kind, milliseconds = record.timestamp()
     assert kind == TIMESTAMP_LOG_APPEND_TIME
@@ -104,9 +112,10 @@ def test_a_configured_broker_needs_its_credentials(monkeypatch: pytest.MonkeyPat
         KafkaBroker(bootstrap_servers="127.0.0.1:1", user="de", password="secret://odd").spark_options()
 
 
-def _first_record(broker: KafkaBroker, topic: str) -> Message:
-    consumer = Consumer({**broker.client_config(), "group.id": "reader", "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
+def _stored(broker: KafkaBroker, delivered: Message) -> Message:
+    """The record at the place that the broker has confirmed; others may have published before."""
+    consumer = Consumer({**broker.client_config(), "group.id": "reader"})
+    consumer.assign([TopicPartition(delivered.topic(), delivered.partition(), delivered.offset())])
     deadline = time.monotonic() + 30
     try:
         while time.monotonic() < deadline:

@@ -72,7 +72,7 @@ class Shelf:
         names = {
             "view": self.view.identifier,
             "version": self.view.version(version),
-            "schema": self.view.schema,
+            "schema": Identifier(self.view.schema),
             "versions": self.view.versions,
             "writer": Identifier(self.proxy.database.writer_role),
         }
