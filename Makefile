@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Arguments of `make run`, such as LOG=/var/log/nginx/access.log or ARGS="--once --visits 100000".
 LOG ?=
 ARGS ?=
-# Processes of `make test`, each with engines and services of its own; a module's tests stay together.
+# Processes of the part of `make test` that starts no services, each with an engine of its own; a module's tests stay together.
 WORKERS ?= 2
 PARALLEL = -n $(WORKERS) --dist loadfile
 export DE_JARS ?= $(CURDIR)/.de/jars
@@ -42,9 +42,9 @@ run: setup       ## Start services, feed them, materialise the graph, serve the 
 	@$(BIN)/de run $(if $(LOG),--log "$(LOG)") $(ARGS)
 
 # Classic and Connect sessions do not live in one process, hence two.
-test: setup      ## Run the whole suite, on WORKERS processes (2)
+test: setup      ## Run the whole suite, what starts no services on WORKERS processes (2)
 	$(BIN)/pytest $(PARALLEL) tests/unit tests/graph tests/faults
-	$(BIN)/pytest $(PARALLEL) tests/services tests/ui
+	$(BIN)/pytest tests/services tests/ui
 
 test-unit: setup ## Run the part that starts no service
 	$(BIN)/pytest tests/unit

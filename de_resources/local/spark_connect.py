@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,14 @@ from de_resources.local.service import Program, Service, write_private
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+# A worker of a streaming query begins by printing the server's address with the token in it, which ends in the server's log.
+_LAUNCHER = """\
+#!/usr/bin/env bash
+case "$*" in
+*pyspark.sql.connect.streaming.worker*) exec {python} "$@" > >(exec sed -u 's/token=[^; ]*/token=***/g') ;;
+*) exec {python} "$@" ;;
+esac
+"""
 TOKEN = "spark_connect_token"  # noqa: S105 - the secret's name
 
 
@@ -50,9 +59,16 @@ class SparkConnectService(Service):
                 "SPARK_HOME": str(SPARK_HOME),
                 "SPARK_LOCAL_IP": LOOPBACK,
                 # For its clients' Python functions the server asks this variable only, and not `spark.pyspark.python`.
-                "PYSPARK_PYTHON": sys.executable,
+                "PYSPARK_PYTHON": str(self._python()),
             },
         )
+
+    def _python(self) -> Path:
+        """A launcher of this interpreter under which the server's streaming workers do not log the token."""
+        launcher = self.folder / "python"
+        write_private(launcher, _LAUNCHER.format(python=shlex.quote(sys.executable)))
+        launcher.chmod(0o700)
+        return launcher
 
     def endpoint(self, ports: Mapping[str, int]) -> Endpoint:
         """The host is literally `localhost`: for any other name the client switches to TLS, which is not there."""

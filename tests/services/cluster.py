@@ -93,11 +93,10 @@ def _start(stack: contextlib.ExitStack, log: Path, name: str, *options: str) -> 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     """Politely first: a worker ends its executors."""
     process.terminate()
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(20)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _read(log: Path, pattern: str) -> str:

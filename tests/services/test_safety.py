@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import stat
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import psutil
@@ -42,10 +44,22 @@ def test_secrets_are_in_private_files_and_nowhere_else(services: LocalServices) 
     for configuration in ("kafka/server.properties", "spark_connect/server.properties"):
         assert stat.S_IMODE((home / configuration).stat().st_mode) == 0o600
 
-    spoken = [log.read_text(errors="replace") for log in services.settings.logs.iterdir()]
-    spoken += [text for process in _all_processes(services) for text in _visible_to_others(process)]
-    spoken += [repr(services.endpoint(status.name)) for status in services.status()]
-    assert [index for index, text in enumerate(spoken) if any(secret in text for secret in secrets)] == []
+    spoken = {log.name: log.read_text(errors="replace") for log in services.settings.logs.iterdir()}
+    for process in _all_processes(services):
+        spoken[f"process {process.pid}"] = "\n".join(_visible_to_others(process))
+    spoken |= {f"endpoint {status.name}": repr(services.endpoint(status.name)) for status in services.status()}
+    assert _betrayed(spoken, secrets) == []
+
+
+def _betrayed(spoken: Mapping[str, str], secrets: Sequence[str]) -> list[tuple[str, str]]:
+    """Where a secret is spoken, and the line with it, in which it is masked."""
+    hidden = re.compile("|".join(map(re.escape, secrets)))
+    return [
+        (name, hidden.sub("***", line)[:400])
+        for name, text in spoken.items()
+        for line in text.splitlines()
+        if hidden.search(line)
+    ]
 
 
 def _all_processes(services: LocalServices) -> set[psutil.Process]:

@@ -23,6 +23,7 @@ from de_assets.sources.topics import TOPICS, VISITS, VISITS_REDUCED
 from de_resources.kafka import KafkaBroker
 from de_resources.lake import Lake
 from de_resources.local import LocalServices, TopicSpec
+from de_resources.secrets import FileSecrets
 from de_resources.spark import SparkEngine, close_connections
 from de_resources.topic_reader import read_topic
 from de_resources.topic_sink import CheckpointLost, StreamStopped, drain_into_topic
@@ -148,3 +149,12 @@ def _materialise(lake: Path) -> dict[str, Any]:
     resources = {"broker": KafkaBroker(), "spark": engine, "lake": Lake(root_uri=str(lake), spark=engine)}
     (done,) = dg.materialize([visits_reduced], resources=resources).get_asset_materialization_events()
     return dict(done.step_materialization_data.materialization.metadata)
+
+
+def test_streaming_workers_do_not_log_the_engines_token(services: LocalServices) -> None:
+    """They print the address of their server, token included, as they start."""
+    token = FileSecrets(services.settings.secrets).read("spark_connect_token") or ""
+    log = (services.settings.logs / "spark_connect.log").read_text(errors="replace")
+    assert "worker is starting with url" in log, "the tests before have started some"
+    assert token
+    assert token not in log
