@@ -50,11 +50,8 @@ class BronzeVisits(VisitColumns):
         metadata = {"owner": OWNER, "partitioned_by": ["landing_hour"]}
 
 
-class VisitsDeadLetter(pa.DataFrameModel):
-    """What could not be processed: one row per landed record, with payload, reason, place, and what became of it.
-
-    Grain: one rejected record; exact copies within an hour share their `letter_id`. Partition: the hour in which it landed.
-    """
+class DeadLetterColumns(pa.DataFrameModel):
+    """What every dataset of rejected visits has: the record, and why it was rejected."""
 
     payload: T.BinaryType = pa.Field(nullable=False, description="The bytes as they came", metadata=_PERSONAL)
     raw: T.StringType = pa.Field(
@@ -62,6 +59,14 @@ class VisitsDeadLetter(pa.DataFrameModel):
     )
     reason: T.StringType = pa.Field(nullable=False, description="Why the record was rejected")
     field: T.StringType = pa.Field(nullable=True, description="The failing field, where one is to blame")
+
+
+class VisitsDeadLetter(DeadLetterColumns):
+    """What could not be processed: one row per landed record, with payload, reason, place, and what became of it.
+
+    Grain: one rejected record; exact copies within an hour share their `letter_id`. Partition: the hour in which it landed.
+    """
+
     source_file: T.StringType = pa.Field(nullable=False, description="File that held the record")
     source_line: T.LongType = pa.Field(nullable=True, description="Line in that file, where its reader knows it")
     job_version: T.StringType = pa.Field(nullable=False, description="Version of the code that rejected it")

@@ -3,10 +3,9 @@
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
-from de_assets.contracts.visits import OWNER, VisitColumns
+from de_assets.contracts.visits import OWNER, DeadLetterColumns, VisitColumns
 
 _POSITION = ["topic_partition", "topic_offset"]
-_PERSONAL = {"personal": True}
 
 
 class LiveColumns(VisitColumns):
@@ -64,18 +63,12 @@ class VisitsLiveLate(LiveColumns):
         }
 
 
-class VisitsLiveDeadLetter(pa.DataFrameModel):
+class VisitsLiveDeadLetter(DeadLetterColumns):
     """Live records that could not be understood: as they came, why, and where they are in the topic.
 
     Grain: one broker record. Not partitioned: a run replaces its own stretch of the topic.
     """
 
-    payload: T.BinaryType = pa.Field(nullable=False, description="The record's value as it came", metadata=_PERSONAL)
-    raw: T.StringType = pa.Field(
-        nullable=False, description="The payload as text, broken bytes replaced", metadata=_PERSONAL
-    )
-    reason: T.StringType = pa.Field(nullable=False, description="Why the record was rejected")
-    field: T.StringType = pa.Field(nullable=True, description="The failing field, where one is to blame")
     job_version: T.StringType = pa.Field(nullable=False, description="Version of the code that set it apart")
     topic_partition: T.IntegerType = pa.Field(nullable=False, ge=0, description="Partition of the topic")
     topic_offset: T.LongType = pa.Field(nullable=False, ge=0, description="Offset in that partition")
