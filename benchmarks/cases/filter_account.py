@@ -43,7 +43,7 @@ def run(bench: Workbench) -> list[Figure]:
         require_equal("the filter (rows in)", rows, account["filter/rows_in"])
 
     samples = alternate(
-        {"with account": told, "plain": partial(_plain, frame, theirs)}, verify=verify, rounds=9, warm_ups=2
+        {"with account": told, "plain": partial(_plain, frame, theirs)}, verify=verify, rounds=25, warm_ups=3
     )
     what = f"{len(CONDITIONS)} conditions on {rows:,} rows"
     return [

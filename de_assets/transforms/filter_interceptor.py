@@ -15,19 +15,22 @@ from uuid import uuid4
 import dagster as dg
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructField, StructType
 
 from de_resources.delta.metadata import FILTER_CONDITIONS, FILTER_ROWS_IN
 from de_resources.delta.observed_frame import ObservedFrame, Told
 from de_resources.exact_histogram import BINS, counts, histogram
+from de_resources.lineage import MARK
 
 # What a condition says of a row. Null is neither true nor false: such a row is removed, and counted apart.
 _HOLDS, _FAILS, _UNKNOWN = 0, 1, 2
 _OUTCOMES = 3
 # A row's window and what the conditions say of it, as one number. Conditions are evaluated once, for it; both the account
 # and the filter read the number.
-_CODE = "__filter_code"
+_CODE = f"{MARK}filter_code"
 # With the seconds of a window before them, more digits would not fit into the 53 bits that are counted exactly.
 MOST_CONDITIONS = 13
+_LONG = (StringType, BinaryType, ArrayType, MapType, StructType)
 _UNCOUNTED = {"filter/uncounted": f"more than {BINS:,} different outcomes cannot be counted exactly"}
 
 
@@ -73,7 +76,7 @@ def intercept(frame: DataFrame, conditions: Mapping[str, str], *, window: str | 
     Raises `ValueError` without conditions, or with more than `MOST_CONDITIONS`. A rerun counts again.
     """
     start = F.unix_seconds(F.col(window)) if window else F.lit(0).cast("long")
-    observed, accounts = _observed(frame, conditions, start)
+    kept, accounts = _filtered(frame, conditions, start)
 
     def tell() -> Told:
         found = accounts()
@@ -81,7 +84,7 @@ def intercept(frame: DataFrame, conditions: Mapping[str, str], *, window: str | 
             return {None: dict(_UNCOUNTED)}
         return {_start(seconds) if window else None: account.metadata() for seconds, account in found.items()}
 
-    return ObservedFrame(_kept(observed, conditions), tell)
+    return ObservedFrame(kept, tell)
 
 
 def intercept_stream(frame: DataFrame, conditions: Mapping[str, str], *, time: str, length: timedelta) -> ObservedFrame:
@@ -92,7 +95,7 @@ def intercept_stream(frame: DataFrame, conditions: Mapping[str, str], *, time: s
     """
     seconds = int(length.total_seconds())
     start = F.unix_seconds(F.col(time)) - F.unix_seconds(F.col(time)) % seconds
-    observed, accounts = _observed(frame, conditions, start)
+    kept, accounts = _filtered(frame, conditions, start)
 
     def tell() -> Told:
         found = accounts()
@@ -102,7 +105,7 @@ def intercept_stream(frame: DataFrame, conditions: Mapping[str, str], *, time: s
         whole = _sum(found.values(), list(conditions))
         return {None: {**whole.metadata(), "filter/windows": dg.MetadataValue.json(windows)}}
 
-    return ObservedFrame(_kept(observed, conditions), tell)
+    return ObservedFrame(kept, tell)
 
 
 def account_by_hour(
@@ -114,7 +117,8 @@ def account_by_hour(
     what was set apart, beside the account of the table that keeps the rest.
     """
     seconds = F.unix_seconds(F.date_trunc("HOUR", F.col(time)))
-    observed, accounts = _observed(frame, conditions, F.coalesce(seconds, F.lit(0)))
+    coded = _coded(frame, conditions, F.coalesce(seconds, F.lit(0)))
+    observed, accounts = _observed(coded, list(conditions))
 
     def tell() -> Told:
         found = accounts()
@@ -126,29 +130,61 @@ def account_by_hour(
     return observed.drop(_CODE), tell
 
 
-def _observed(
+def _filtered(
     frame: DataFrame, conditions: Mapping[str, str], start: Column
 ) -> tuple[DataFrame, Callable[[], dict[int, Interception] | None]]:
-    """The frame under observation, with its code, and the accounts by the value of `start`; None where they could not be
-    counted."""
+    """The kept rows, and the accounts of the filter as in `_observed`."""
+    light = _light(_coded(frame, conditions, start), conditions)
+    observed, accounts = _observed(light, list(conditions))
+    return observed.where(_holds(conditions)).drop(_CODE), accounts
+
+
+def _coded(frame: DataFrame, conditions: Mapping[str, str], start: Column) -> DataFrame:
+    """The frame with each row's code: its window, then one digit per condition."""
     if not 1 <= len(conditions) <= MOST_CONDITIONS:
         raise ValueError(f"a filter needs at least one condition, and takes at most {MOST_CONDITIONS}")
     code = start
     for condition in conditions.values():
         code = code * _OUTCOMES + _outcome(F.expr(condition))
+    return frame.withColumn(_CODE, code)
+
+
+def _light(coded: DataFrame, conditions: Mapping[str, str]) -> DataFrame:
+    """The rows without what is long in those that are about to be removed.
+
+    Every row is copied on its way through an observation; this way only the kept ones are copied whole.
+    """
+    held = _holds(conditions)
+    return coded.select(*(_if_kept(field, held) if _is_long(field) else _column(field.name) for field in coded.schema))
+
+
+def _if_kept(field: StructField, held: Column) -> Column:
+    return F.when(held, _column(field.name)).alias(field.name, metadata=field.metadata)
+
+
+def _is_long(field: StructField) -> bool:
+    return field.nullable and isinstance(field.dataType, _LONG)
+
+
+def _column(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _holds(conditions: Mapping[str, str]) -> Column:
+    every = _OUTCOMES ** len(conditions)
+    return F.col(_CODE) % every == _HOLDS
+
+
+def _observed(coded: DataFrame, names: Sequence[str]) -> tuple[DataFrame, Callable[[], dict[int, Interception] | None]]:
+    """The frame under observation, and the accounts by the start of the window; None where they could not be counted."""
     observation = Observation(f"filter_{uuid4().hex}")
-    observed = frame.withColumn(_CODE, code).observe(observation, histogram(F.col(_CODE)).alias("outcomes"))
+    observed = coded.observe(observation, histogram(F.col(_CODE)).alias("outcomes"))
 
     def accounts() -> dict[int, Interception] | None:
         outcomes = counts(observation.get["outcomes"])
-        return None if outcomes is None else interceptions(outcomes.items(), list(conditions))
+        return None if outcomes is None else interceptions(outcomes.items(), names)
 
     return observed, accounts
-
-
-def _kept(observed: DataFrame, conditions: Mapping[str, str]) -> DataFrame:
-    every = _OUTCOMES ** len(conditions)
-    return observed.where(F.col(_CODE) % every == _HOLDS).drop(_CODE)
 
 
 def _sum(accounts: Iterable[Interception], names: Sequence[str]) -> Interception:

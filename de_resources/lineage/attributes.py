@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from de_resources.lineage.expressions import (
     references,
     sole_reference,
 )
-from de_resources.lineage.model import NOWHERE, Dependency, DependencyKind, Kind, Origins, merged
+from de_resources.lineage.model import MARK, NOWHERE, Dependency, DependencyKind, Kind, Origins, merged
 from de_resources.lineage.tree import PlanNode
 
 
@@ -27,6 +28,7 @@ class Column:
 
 
 Columns = tuple[Column, ...]
+_ONLY_WHERE = re.compile(r"CASE WHEN (?P<decision>.+) THEN (?P<value>.+) END", re.DOTALL)
 
 
 @dataclass
@@ -78,7 +80,7 @@ class Step:
 
     def depends(self, expression: str, kind: DependencyKind) -> None:
         """Note the sources of `expression` as dependencies."""
-        self.depends_on(self.origins(expression), kind)
+        self.depends_on(self._origins(expression, Kind.TRANSFORMED, values=False), kind)
 
     def depends_on(self, origins: Origins, kind: DependencyKind) -> None:
         """Note `origins` as dependencies, unless the operator is part of reading an input."""
@@ -86,7 +88,10 @@ class Step:
             self.findings.dependencies.update(Dependency(source, name, kind) for source, name in origins)
 
     def origins(self, expression: str, at_least: Kind = Kind.TRANSFORMED) -> Origins:
-        """Sources of all that `expression` refers to; inputs of Python functions are opaque."""
+        """Sources of all that `expression` refers to but marks; inputs of Python functions are opaque."""
+        return self._origins(expression, at_least, values=True)
+
+    def _origins(self, expression: str, at_least: Kind, *, values: bool) -> Origins:
         found = [(reference, self.find(reference)) for reference in references(expression)]
         names = [range(len(at.before) - len(column.name), len(at.before)) for at, column in found if column]
         calls = [arguments_of(at) for at, column in found if column is None and at.is_call]
@@ -95,6 +100,8 @@ class Step:
             position = len(at.before)
             if column is None and any(position in name for name in names):
                 continue  # a `#1` that is part of a column's name
+            if values and column is not None and _is_mark(column):
+                continue
             kind = Kind.OPAQUE if any(position in call for call in calls) else at_least
             parts.append(merged([column.origins if column else self._without_column(at)], kind))
         return merged(parts)
@@ -106,9 +113,9 @@ class Step:
         return named_expressions(select_list, known)
 
     def selected(self, select_list: str, at_least: Kind = Kind.TRANSFORMED) -> Iterator[Column]:
-        """Columns of a select list; a bare or merely renamed attribute keeps its origins as they are."""
+        """Columns of a select list; a bare, renamed or marked attribute keeps its origins as they are."""
         for item in self.items(select_list):
-            same = self.attribute(item.expression)
+            same = self.attribute(self._unmarked(item))
             yield Column(item.name, item.id, same.origins if same else self.origins(item.expression, at_least))
             if same is None and "outer(" in item.expression:
                 self.doubt("hands a column of an outer query through a subquery.")
@@ -118,6 +125,15 @@ class Step:
         reference = sole_reference(text)
         column = self.find(reference) if reference else None
         return column if reference and column and len(reference.before) == len(column.name) else None
+
+    def _unmarked(self, item: NamedExpression) -> str:
+        """What of an item is there in the rows that a mark lets stay; other expressions as they are, a mark's own too."""
+        matched = _ONLY_WHERE.fullmatch(item.expression)
+        if matched is None:
+            return item.expression
+        decided_by = [self.find(reference) for reference in references(matched["decision"])]
+        only_marks = bool(decided_by) and all(column is not None and _is_mark(column) for column in decided_by)
+        return matched["value"] if only_marks else item.expression
 
     def find(self, reference: Reference) -> Column | None:
         """The input column behind a reference; both its id and its name must agree."""
@@ -132,6 +148,10 @@ class Step:
         if not (reference.is_call or reference.is_lambda_variable or reference.is_outer or reference.is_text):
             self.doubt(f"refers to attribute #{reference.id}, which none of its inputs has.")
         return NOWHERE
+
+
+def _is_mark(column: Column) -> bool:
+    return column.name.startswith(MARK)
 
 
 def _subquery_results(expression: str, subqueries: list[Columns]) -> dict[int, Columns]:

@@ -69,6 +69,10 @@ class Lineage:
     reasons: tuple[str, ...] = ()
 
 
+MARK = "__mark_"
+"""How the name of a column begins that only says which rows are to stay. Where rows are filtered by it, what it was made of
+are dependencies; a value that is left out of the other rows (`when(mark, value)`) is still the value itself."""
+
 Origins = Mapping[tuple[str, str], Kind]
 """Where a column of an operator comes from: (source, column) to the strongest kind on the way."""
 

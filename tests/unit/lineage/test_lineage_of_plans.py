@@ -9,6 +9,8 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from de_resources.lineage import MARK
+
 pytestmark = pytest.mark.pattern("fine_grained_tracker")
 
 
@@ -71,6 +73,30 @@ def test_kinds_add_up_along_a_chain_and_aliases_do_not_matter(visits, trace):
 
 def test_a_filter_is_a_dependency_of_the_dataset(visits, trace):
     assert trace(visits.where("seconds > 3").select("id")) == ({"id": "v.id direct"}, {"filter v.seconds"})
+
+
+def test_a_mark_decides_about_rows_and_is_the_source_of_no_value(visits, trace):
+    mark, held = f"{MARK}code", F.col(f"{MARK}code") % 3 == 0
+    marked = visits.withColumn(mark, F.length("page") + F.col("seconds"))
+    light = marked.select(
+        "id", F.when(held, F.col("tags")).alias("tags"), F.when(held, F.upper("page")).alias("p"), mark
+    )
+    assert trace(light.where(held).drop(mark)) == (
+        {"id": "v.id direct", "tags": "v.tags direct", "p": "v.page transformed"},
+        {"filter v.page", "filter v.seconds"},
+    )
+
+
+def test_only_a_mark_is_taken_for_one(visits, trace):
+    held = (F.col(f"{MARK}code") == 0) & (F.col("user_id") > 0)
+    marked = visits.withColumn(f"{MARK}code", F.col("seconds")).select(
+        F.when(held, F.col("page")).alias("page"),
+        F.when(F.col("seconds") == 0, F.lit(" THEN ")).otherwise(F.col("id")).alias("told"),
+    )
+    assert trace(marked).columns == {
+        "page": "v.page transformed, v.user_id transformed",
+        "told": "v.id transformed, v.seconds transformed",
+    }
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "full"])

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from de_assets.transforms.filter_interceptor import MOST_CONDITIONS, Interception, Removed, intercept, interceptions
 from de_resources.exact_histogram import BINS, counts, histogram
+from de_resources.lineage import column_lineage
 
 pytestmark = pytest.mark.pattern("filter_interceptor")
 
@@ -109,6 +110,35 @@ def test_the_most_conditions_are_counted_exactly_in_windows_of_our_century_and_m
 def test_the_kept_rows_have_the_columns_of_the_frame(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ROWS, SCHEMA)
     assert intercept(frame, CONDITIONS).frame.schema == frame.schema
+
+
+def test_what_is_left_out_of_removed_rows_is_whole_in_the_kept_ones(spark: SparkSession) -> None:
+    """Long columns are not carried to where the removed rows end: of all kinds, with odd names and a comment each."""
+    told = {"metadata": {"comment": "as declared"}}
+    frame = spark.range(20).select(
+        "id",
+        F.repeat(F.lit("t"), F.col("id").cast("int")).alias("a text.`quoted`", **told),
+        F.when(F.col("id") % 3 > 0, F.array("id")).alias("list"),
+        F.when(F.col("id") % 3 > 0, F.struct("id", F.lit("s").alias("s"))).alias("record", **told),
+        F.when(F.col("id") % 3 > 0, F.create_map(F.lit("k"), "id")).alias("map"),
+        F.when(F.col("id") % 3 > 0, F.lit(b"bytes")).alias("bytes"),
+    )
+    conditions = {"even": "id % 2 = 0", "listed": "list IS NULL OR list[0] <> 4"}
+    filtered = intercept(frame, conditions)
+    expected = frame.where("id % 2 = 0").where("list IS NULL OR list[0] <> 4")
+    assert filtered.frame.schema.jsonValue() == frame.schema.jsonValue()
+    assert filtered.frame.orderBy("id").collect() == expected.orderBy("id").collect()
+
+
+def test_the_lineage_of_kept_rows_is_that_of_a_plain_filter(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(ROWS, SCHEMA).alias("bronze.rows")
+    plain_filter = frame
+    for condition in CONDITIONS.values():
+        plain_filter = plain_filter.where(condition)
+    found = column_lineage(intercept(frame, CONDITIONS).frame, ["bronze.rows"])
+    assert found == column_lineage(plain_filter, ["bronze.rows"])
+    assert found.complete
+    assert {by.column for by in found.dependencies} == {"n", "name"}
 
 
 def test_counts_stay_exact_however_many_tasks_there_are_and_too_many_values_are_no_counts(spark: SparkSession) -> None:
