@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,33 +12,33 @@ from benchmarks.figure import Figure, Kind, Verdict
 from benchmarks.measure import Sample
 from benchmarks.table import amount, bar
 
-_GREEN, _RED = "#2a9d8f", "#d1495b"
+_GREEN, _BLUE, _RED = "#2a9d8f", "#30638e", "#d1495b"
 _COLOURS = {Verdict.HOLDS: _GREEN, Verdict.MISSED: _RED}
 
 
 def growing(figures: Sequence[Figure]) -> list[Figure]:
-    """Those figures of a case that tell of the same two contenders at several sizes, the smallest first; or none."""
+    """Those figures of a case that tell of contenders at several sizes, the smallest first; or none."""
     sized = sorted((f for f in figures if f.kind is Kind.RATIO and f.units), key=lambda f: f.units)
     return sized if len({f.units for f in sized}) > 1 else []
 
 
 def draw_growth(figures: Sequence[Figure], target: Path) -> None:
-    """Write a PNG: seconds of both contenders over the size, both axes logarithmic, with the spread of the rounds.
+    """Write a PNG: seconds of each contender over the size, both axes logarithmic, with the spread of the rounds.
 
     On such axes a constant cost is level, and one in proportion to the size has the slope of the dotted line.
     """
     pyplot = _pyplot()
-    sizes = [figure.units for figure in figures]
     canvas, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
-    contenders = (
-        (figures[0].ours, _GREEN, [f.our_samples for f in figures]),
-        (figures[0].peer, _RED, [f.peer_samples for f in figures]),
-    )
-    for name, colour, samples in contenders:
+    ours = _lines((f.ours, f.units, f.our_samples) for f in figures)
+    peers = _lines((f.peer, f.units, f.peer_samples) for f in figures)
+    colours = [*islice(cycle((_GREEN, _BLUE)), len(ours)), *[_RED] * len(peers)]
+    for (name, by_size), colour in zip({**ours, **peers}.items(), colours, strict=True):
+        sizes, samples = [*by_size], [*by_size.values()]
         axes.plot(sizes, [_middle(s) for s in samples], marker="o", color=colour, label=name.replace("`", ""))
         axes.vlines(sizes, *zip(*map(_range, samples), strict=True), color=colour, linewidth=1)
-    first = _middle(contenders[1][2][0])
-    proportional = [first * size / sizes[0] for size in sizes]
+    compared = next(iter(peers.values()))
+    sizes = [*compared]
+    proportional = [_middle(compared[sizes[0]]) * size / sizes[0] for size in sizes]
     axes.plot(sizes, proportional, ":", color="#333333", linewidth=1, label="in proportion")
     axes.set(xscale="log", yscale="log", xlabel=figures[0].case.replace("_", " ") + ": rows", ylabel="seconds")
     axes.legend(frameon=False)
@@ -45,6 +46,13 @@ def draw_growth(figures: Sequence[Figure], target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     canvas.savefig(target, dpi=120)
     pyplot.close(canvas)
+
+
+def _lines(points: Iterable[tuple[str, int, tuple[Sample, ...]]]) -> dict[str, dict[int, tuple[Sample, ...]]]:
+    lines: dict[str, dict[int, tuple[Sample, ...]]] = {}
+    for name, size, samples in points:
+        lines.setdefault(name, {})[size] = samples
+    return lines
 
 
 def _middle(samples: Sequence[Sample]) -> float:

@@ -125,7 +125,9 @@ def test_growth_is_drawn_from_figures_of_several_sizes_and_from_nothing_else(tmp
     few, many = replace(RATIO, units=10), replace(RATIO, units=1_000)
     assert growing([many, RATIO, few, RATE]) == [few, many]
     assert growing([few, RATE]) == growing([few, few]) == growing([RATIO, RATE]) == []
-    draw_growth([few, many], tmp_path / "images" / "rules.png")
+    third = replace(few, ours="in another way")
+    assert growing([many, third, few]) == [third, few, many]
+    draw_growth([few, third, many, replace(many, ours=third.ours)], tmp_path / "images" / "rules.png")
     assert (tmp_path / "images" / "rules.png").read_bytes().startswith(b"\x89PNG")
 
 
