@@ -25,8 +25,11 @@ from de_resources.lineage import MARK
 # What a condition says of a row. Null is neither true nor false: such a row is removed, and counted apart.
 _HOLDS, _FAILS, _UNKNOWN = 0, 1, 2
 _OUTCOMES = 3
-# A row's window and what the conditions say of it, as one number. Conditions are evaluated once, for it; both the account
-# and the filter read the number.
+# What the conditions say of a row, as one number with a digit each. They are evaluated once, for it; both the account and
+# the filter read the number.
+_OUTCOME = f"{MARK}filter_outcome"
+_KEPT = f"{_OUTCOME} = {_HOLDS}"
+# The same behind the row's window: what is counted.
 _CODE = f"{MARK}filter_code"
 # With the seconds of a window before them, more digits would not fit into the 53 bits that are counted exactly.
 MOST_CONDITIONS = 13
@@ -117,8 +120,7 @@ def account_by_hour(
     what was set apart, beside the account of the table that keeps the rest.
     """
     seconds = F.unix_seconds(F.date_trunc("HOUR", F.col(time)))
-    coded = _coded(frame, conditions, F.coalesce(seconds, F.lit(0)))
-    observed, accounts = _observed(coded, list(conditions))
+    observed, accounts = _observed(_judged(frame, conditions), F.coalesce(seconds, F.lit(0)), list(conditions))
 
     def tell() -> Told:
         found = accounts()
@@ -127,39 +129,37 @@ def account_by_hour(
         hours = {_start(each).isoformat() if each else "unknown": account.numbers() for each, account in found.items()}
         return {None: {"filter/by_hour": dg.MetadataValue.json(hours)}}
 
-    return observed.drop(_CODE), tell
+    return observed.drop(_OUTCOME), tell
 
 
 def _filtered(
     frame: DataFrame, conditions: Mapping[str, str], start: Column
 ) -> tuple[DataFrame, Callable[[], dict[int, Interception] | None]]:
     """The kept rows, and the accounts of the filter as in `_observed`."""
-    light = _light(_coded(frame, conditions, start), conditions)
-    observed, accounts = _observed(light, list(conditions))
-    return observed.where(_holds(conditions)).drop(_CODE), accounts
+    observed, accounts = _observed(_light(_judged(frame, conditions)), start, list(conditions))
+    return observed.where(_KEPT).drop(_OUTCOME), accounts
 
 
-def _coded(frame: DataFrame, conditions: Mapping[str, str], start: Column) -> DataFrame:
-    """The frame with each row's code: its window, then one digit per condition."""
+def _judged(frame: DataFrame, conditions: Mapping[str, str]) -> DataFrame:
+    """The frame with the outcome of each row."""
     if not 1 <= len(conditions) <= MOST_CONDITIONS:
         raise ValueError(f"a filter needs at least one condition, and takes at most {MOST_CONDITIONS}")
-    code = start
+    outcome = F.lit(0)
     for condition in conditions.values():
-        code = code * _OUTCOMES + _outcome(F.expr(condition))
-    return frame.withColumn(_CODE, code)
+        outcome = outcome * _OUTCOMES + _digit(F.expr(condition))
+    return frame.withColumn(_OUTCOME, outcome)
 
 
-def _light(coded: DataFrame, conditions: Mapping[str, str]) -> DataFrame:
+def _light(judged: DataFrame) -> DataFrame:
     """The rows without what is long in those that are about to be removed.
 
     Every row is copied on its way through an observation; this way only the kept ones are copied whole.
     """
-    held = _holds(conditions)
-    return coded.select(*(_if_kept(field, held) if _is_long(field) else _column(field.name) for field in coded.schema))
+    return judged.select(*(_if_kept(field) if _is_long(field) else _column(field.name) for field in judged.schema))
 
 
-def _if_kept(field: StructField, held: Column) -> Column:
-    return F.when(held, _column(field.name)).alias(field.name, metadata=field.metadata)
+def _if_kept(field: StructField) -> Column:
+    return F.when(F.expr(_KEPT), _column(field.name)).alias(field.name, metadata=field.metadata)
 
 
 def _is_long(field: StructField) -> bool:
@@ -170,15 +170,16 @@ def _column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def _holds(conditions: Mapping[str, str]) -> Column:
-    every = _OUTCOMES ** len(conditions)
-    return F.col(_CODE) % every == _HOLDS
-
-
-def _observed(coded: DataFrame, names: Sequence[str]) -> tuple[DataFrame, Callable[[], dict[int, Interception] | None]]:
-    """The frame under observation, and the accounts by the start of the window; None where they could not be counted."""
+def _observed(
+    judged: DataFrame, start: Column, names: Sequence[str]
+) -> tuple[DataFrame, Callable[[], dict[int, Interception] | None]]:
+    """The rows under observation, and the accounts by `start`, the seconds of a row's window; None where they could not be
+    counted."""
     observation = Observation(f"filter_{uuid4().hex}")
-    observed = coded.observe(observation, histogram(F.col(_CODE)).alias("outcomes"))
+    code = start * _OUTCOMES ** len(names) + F.col(_OUTCOME)
+    # As the histogram wants it: compiled with the rest of the row, where an aggregate of an observation is interpreted.
+    coded = judged.withColumn(_CODE, code.cast("double"))
+    observed = coded.observe(observation, histogram(F.col(_CODE)).alias("outcomes")).drop(_CODE)
 
     def accounts() -> dict[int, Interception] | None:
         outcomes = counts(observation.get["outcomes"])
@@ -225,8 +226,9 @@ def _account(rows: Sequence[tuple[Sequence[int], int]], names: Sequence[str]) ->
     return Interception(total, total - sum(first.values()), removed)
 
 
-def _outcome(condition: Column) -> Column:
-    return F.coalesce(F.lit(_FAILS) - condition.cast("int"), F.lit(_UNKNOWN))
+def _digit(condition: Column) -> Column:
+    # Branches, not arithmetic on the truth value: for a row that holds, which most do, nothing else is computed.
+    return F.when(condition, F.lit(_HOLDS)).when(condition.isNull(), F.lit(_UNKNOWN)).otherwise(F.lit(_FAILS))
 
 
 def _start(seconds: int) -> datetime:

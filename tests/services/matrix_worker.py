@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, cast
 
 import dagster as dg
@@ -218,7 +219,7 @@ def main(work: dict[str, Any]) -> None:
                 DISTURBANCES[name](step)
             elif number == 0:
                 undisturbed(step)
-        all_good(fork(lambda name=name: say(name, steps)))  # type: ignore[misc]
+        all_good(fork(partial(say, name, steps)))
 
 
 if __name__ == "__main__":
