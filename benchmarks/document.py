@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchmarks.case import Case
 from benchmarks.figure import Figure, Verdict
 from benchmarks.machine import QUIET_LOAD, QUIET_OTHERS
-from benchmarks.measure import Sample
+from benchmarks.measure import Samples
 from benchmarks.record import Record
 from benchmarks.table import COLUMNS, cells, markdown_table
 
@@ -92,5 +92,5 @@ def _raw(figures: Sequence[Figure]) -> Iterator[tuple[str, str, str]]:
                 yield row
 
 
-def _rounds(samples: Sequence[Sample]) -> str:
+def _rounds(samples: Samples) -> str:
     return ", ".join(f"{s.wall:.2f} ({s.cpu:.2f})" if s.wall >= 0.1 else f"{s.wall:.4f} ({s.cpu:.2f})" for s in samples)

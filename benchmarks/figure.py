@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import median
 
-from benchmarks.measure import Sample
+from benchmarks.measure import Samples
 
 
 class Kind(Enum):
@@ -43,9 +43,9 @@ class Figure:
     what: str
     kind: Kind
     ours: str
-    our_samples: tuple[Sample, ...]
+    our_samples: Samples
     peer: str = ""
-    peer_samples: tuple[Sample, ...] = ()
+    peer_samples: Samples = ()
     bar: float | None = None
     units: int = 0
     note: str = ""

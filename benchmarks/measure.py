@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from statistics import median
 
 import psutil
 
@@ -24,6 +25,14 @@ class Sample:
     cpu: float
 
 
+Samples = tuple[Sample, ...]
+
+
+def middle(samples: Samples) -> float:
+    """The median of the wall seconds."""
+    return median(sample.wall for sample in samples)
+
+
 def alternate(
     contenders: Mapping[str, Work],
     *,
@@ -32,7 +41,7 @@ def alternate(
     before: Work = lambda: None,
     watched: Sequence[int] = (),
     warm_ups: int = 1,
-) -> dict[str, tuple[Sample, ...]]:
+) -> dict[str, Samples]:
     """Time all contenders in turns, `rounds` times, after untimed rounds whose results `verify` has to accept.
 
     `before` puts things back before each call and is not timed. `watched` are process ids whose CPU time counts too.

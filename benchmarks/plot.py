@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import cycle, islice
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from benchmarks.figure import Figure, Kind, Verdict
-from benchmarks.measure import Sample
+from benchmarks.measure import Samples, middle
 from benchmarks.table import amount, bar
 
 _GREEN, _BLUE, _RED = "#2a9d8f", "#30638e", "#d1495b"
@@ -34,11 +33,11 @@ def draw_growth(figures: Sequence[Figure], target: Path) -> None:
     colours = [*islice(cycle((_GREEN, _BLUE)), len(ours)), *[_RED] * len(peers)]
     for (name, by_size), colour in zip({**ours, **peers}.items(), colours, strict=True):
         sizes, samples = [*by_size], [*by_size.values()]
-        axes.plot(sizes, [_middle(s) for s in samples], marker="o", color=colour, label=name.replace("`", ""))
+        axes.plot(sizes, [middle(s) for s in samples], marker="o", color=colour, label=name.replace("`", ""))
         axes.vlines(sizes, *zip(*map(_range, samples), strict=True), color=colour, linewidth=1)
     compared = next(iter(peers.values()))
     sizes = [*compared]
-    proportional = [_middle(compared[sizes[0]]) * size / sizes[0] for size in sizes]
+    proportional = [middle(compared[sizes[0]]) * size / sizes[0] for size in sizes]
     axes.plot(sizes, proportional, ":", color="#333333", linewidth=1, label="in proportion")
     axes.set(xscale="log", yscale="log", xlabel=figures[0].case.replace("_", " ") + ": rows", ylabel="seconds")
     axes.legend(frameon=False)
@@ -48,18 +47,14 @@ def draw_growth(figures: Sequence[Figure], target: Path) -> None:
     pyplot.close(canvas)
 
 
-def _lines(points: Iterable[tuple[str, int, tuple[Sample, ...]]]) -> dict[str, dict[int, tuple[Sample, ...]]]:
-    lines: dict[str, dict[int, tuple[Sample, ...]]] = {}
+def _lines(points: Iterable[tuple[str, int, Samples]]) -> dict[str, dict[int, Samples]]:
+    lines: dict[str, dict[int, Samples]] = {}
     for name, size, samples in points:
         lines.setdefault(name, {})[size] = samples
     return lines
 
 
-def _middle(samples: Sequence[Sample]) -> float:
-    return median(sample.wall for sample in samples)
-
-
-def _range(samples: Sequence[Sample]) -> tuple[float, float]:
+def _range(samples: Samples) -> tuple[float, float]:
     return min(sample.wall for sample in samples), max(sample.wall for sample in samples)
 
 

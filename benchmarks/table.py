@@ -8,7 +8,7 @@ from statistics import median
 from rich.table import Table
 
 from benchmarks.figure import Figure, Kind, Verdict
-from benchmarks.measure import Sample
+from benchmarks.measure import Samples, middle
 
 COLUMNS = ("case", "what", "ours", "peer", "figure", "bar", "verdict", "spread")
 _COLOURS = {Verdict.HOLDS: "green", Verdict.MISSED: "red", Verdict.INFORMATION: "dim"}
@@ -32,9 +32,9 @@ def cells(figure: Figure) -> tuple[str, ...]:
     )
 
 
-def seconds(samples: Sequence[Sample]) -> str:
+def seconds(samples: Samples) -> str:
     """`1.23 s (2.50)`: the median of the wall seconds and of the CPU seconds."""
-    return f"{wall(median(s.wall for s in samples))} ({median(s.cpu for s in samples):.2f})"
+    return f"{wall(middle(samples))} ({median(s.cpu for s in samples):.2f})"
 
 
 def wall(value: float) -> str:

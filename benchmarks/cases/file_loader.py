@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from benchmarks.case import require_equal
 from benchmarks.figure import Figure, Kind
-from benchmarks.measure import Sample, timed
+from benchmarks.measure import Samples, timed
 from benchmarks.workbench import Workbench
 from de_assets.calendar import Calendar
 from de_assets.sources.simulator import EVERYDAY, World, hours_between, land_visits
@@ -40,7 +40,7 @@ def run(bench: Workbench) -> list[Figure]:
     by_hand = str(bench.folder("split"))
     landed, peaks = str(bench.settings.landing / "visits"), []
 
-    def measured(*program: str, **variables: str) -> tuple[Sample, ...]:
+    def measured(*program: str, **variables: str) -> Samples:
         reset_peaks(bench.servers)
         sample = timed(lambda: bench.program("-m", *program, environment=variables), bench.servers)
         peaks.append(peak_gib(bench.servers))

@@ -42,6 +42,7 @@ def run(bench: Workbench) -> list[Figure]:
         require_equal("the filter (rows kept)", *kept, account["filter/rows_kept"])
         require_equal("the filter (rows in)", rows, account["filter/rows_in"])
 
+    # Each call takes a few seconds, in which a shared machine's speed swings by a third.
     samples = alternate(
         {"with account": told, "plain": partial(_plain, frame, theirs)}, verify=verify, rounds=25, warm_ups=3
     )

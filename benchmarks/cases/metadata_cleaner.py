@@ -18,13 +18,12 @@ from contextlib import closing
 from datetime import date
 from functools import partial
 from itertools import chain, cycle
-from statistics import median
 
 from psycopg2.extensions import connection
 
 from benchmarks.case import require_equal
 from benchmarks.figure import Figure, Kind
-from benchmarks.measure import Sample, alternate
+from benchmarks.measure import Samples, alternate, middle
 from benchmarks.workbench import Size, Workbench
 from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
@@ -38,7 +37,6 @@ TABLE, PEER = f"bench.{VIEW.table_of(WEEK)}", "bench.visits_in_one_table"
 FULL = (100_000, 1_000_000, 3_000_000, 10_000_000)
 BAR, CONSTANT = 0.1, 2.0
 SEEN, OVER, DELETED = "replace the table, until seen", "replace the table, until over", "`DELETE`"
-Samples = tuple[Sample, ...]
 
 
 def run(bench: Workbench) -> list[Figure]:
@@ -60,7 +58,9 @@ def _measured(bench: Workbench, session: connection, runs: ThreadPoolExecutor, r
     def until_seen() -> None:
         cleans.append(runs.submit(_clean))
         while not cleans[-1].done() and _rows(session, "(SELECT FROM bench.visits LIMIT 1) AS any_row"):
-            time.sleep(0.001)
+            time.sleep(
+                0.001
+            )  # how finely it is timed; without a pause the reader would take the run's share of the process
 
     def fill() -> None:
         while cleans:
@@ -90,16 +90,12 @@ def _beside_delete(rows: int, samples: dict[str, Samples]) -> Iterator[Figure]:
 
 def _by_rows(samples: dict[int, dict[str, Samples]]) -> Figure:
     few, many = min(samples), max(samples)
-    over, deleted = (_middle(samples[many][who]) / _middle(samples[few][who]) for who in (OVER, DELETED))
+    over, deleted = (middle(samples[many][who]) / middle(samples[few][who]) for who in (OVER, DELETED))
     return Figure(
         "metadata_cleaner", f"{many // few} times the rows", Kind.RATIO, f"{many:,} rows", samples[many][SEEN],
         f"{few:,} rows", samples[few][SEEN], CONSTANT if many == FULL[-1] else None,
         note=f"{OVER}: {over:.1f}x; {DELETED}: {deleted:.0f}x",
     )  # fmt: skip
-
-
-def _middle(samples: Samples) -> float:
-    return median(sample.wall for sample in samples)
 
 
 def _clean() -> None:
