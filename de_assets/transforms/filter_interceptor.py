@@ -25,14 +25,15 @@ from de_resources.lineage import MARK
 # What a condition says of a row. Null is neither true nor false: such a row is removed, and counted apart.
 _HOLDS, _FAILS, _UNKNOWN = 0, 1, 2
 _OUTCOMES = 3
-# What the conditions say of a row, as one number with a digit each. They are evaluated once, for it; both the account and
-# the filter read the number.
+# What the conditions say of a row, as one number with a digit each: both the account and the filter read it, and do not
+# judge for themselves.
 _OUTCOME = f"{MARK}filter_outcome"
 _KEPT = f"{_OUTCOME} = {_HOLDS}"
 # The same behind the row's window: what is counted.
 _CODE = f"{MARK}filter_code"
 # With the seconds of a window before them, more digits would not fit into the 53 bits that are counted exactly.
 MOST_CONDITIONS = 13
+# What takes more room in a row than a number.
 _LONG = (StringType, BinaryType, ArrayType, MapType, StructType)
 _UNCOUNTED = {"filter/uncounted": f"more than {BINS:,} different outcomes cannot be counted exactly"}
 
@@ -68,6 +69,10 @@ class Interception:
         """For programs: `rows_in`, `rows_kept`, and per condition what it removed."""
         conditions = {name: vars(removed) for name, removed in self.conditions.items()}
         return {"rows_in": self.rows_in, "rows_kept": self.rows_kept, "conditions": conditions}
+
+
+Accounts = Callable[[], dict[int, Interception] | None]
+"""After the write: the accounts by the start of their window; None where they could not be counted."""
 
 
 def intercept(frame: DataFrame, conditions: Mapping[str, str], *, window: str | None = None) -> ObservedFrame:
@@ -132,9 +137,7 @@ def account_by_hour(
     return observed.drop(_OUTCOME), tell
 
 
-def _filtered(
-    frame: DataFrame, conditions: Mapping[str, str], start: Column
-) -> tuple[DataFrame, Callable[[], dict[int, Interception] | None]]:
+def _filtered(frame: DataFrame, conditions: Mapping[str, str], start: Column) -> tuple[DataFrame, Accounts]:
     """The kept rows, and the accounts of the filter as in `_observed`."""
     observed, accounts = _observed(_light(_judged(frame, conditions)), start, list(conditions))
     return observed.where(_KEPT).drop(_OUTCOME), accounts
@@ -170,11 +173,8 @@ def _column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def _observed(
-    judged: DataFrame, start: Column, names: Sequence[str]
-) -> tuple[DataFrame, Callable[[], dict[int, Interception] | None]]:
-    """The rows under observation, and the accounts by `start`, the seconds of a row's window; None where they could not be
-    counted."""
+def _observed(judged: DataFrame, start: Column, names: Sequence[str]) -> tuple[DataFrame, Accounts]:
+    """The rows under observation, and the accounts by `start`, the seconds of a row's window."""
     observation = Observation(f"filter_{uuid4().hex}")
     code = start * _OUTCOMES ** len(names) + F.col(_OUTCOME)
     # As the histogram wants it: compiled with the rest of the row, where an aggregate of an observation is interpreted.
@@ -227,7 +227,8 @@ def _account(rows: Sequence[tuple[Sequence[int], int]], names: Sequence[str]) ->
 
 
 def _digit(condition: Column) -> Column:
-    # Branches, not arithmetic on the truth value: for a row that holds, which most do, nothing else is computed.
+    # Branches, not arithmetic on the truth value: where it holds, which is mostly, nothing else is computed. Where it does
+    # not, it is asked once more whether it is unknown, which is still cheaper.
     return F.when(condition, F.lit(_HOLDS)).when(condition.isNull(), F.lit(_UNKNOWN)).otherwise(F.lit(_FAILS))
 
 

@@ -14,7 +14,7 @@ from de_resources.lineage.expressions import (
     references,
     sole_reference,
 )
-from de_resources.lineage.model import MARK, NOWHERE, Dependency, DependencyKind, Kind, Origins, merged
+from de_resources.lineage.model import NOWHERE, Dependency, DependencyKind, Kind, Origins, is_mark, merged
 from de_resources.lineage.tree import PlanNode
 
 
@@ -80,18 +80,18 @@ class Step:
 
     def depends(self, expression: str, kind: DependencyKind) -> None:
         """Note the sources of `expression` as dependencies."""
-        self.depends_on(self._origins(expression, Kind.TRANSFORMED, values=False), kind)
+        self.depends_on(self.origins(expression, marks=True), kind)
 
     def depends_on(self, origins: Origins, kind: DependencyKind) -> None:
         """Note `origins` as dependencies, unless the operator is part of reading an input."""
         if self.node.source is None:
             self.findings.dependencies.update(Dependency(source, name, kind) for source, name in origins)
 
-    def origins(self, expression: str, at_least: Kind = Kind.TRANSFORMED) -> Origins:
-        """Sources of all that `expression` refers to but marks; inputs of Python functions are opaque."""
-        return self._origins(expression, at_least, values=True)
+    def origins(self, expression: str, at_least: Kind = Kind.TRANSFORMED, *, marks: bool = False) -> Origins:
+        """Sources of all that `expression` refers to; inputs of Python functions are opaque.
 
-    def _origins(self, expression: str, at_least: Kind, *, values: bool) -> Origins:
+        `marks` are left out unless they are asked for, as for what decides about rows and for another mark.
+        """
         found = [(reference, self.find(reference)) for reference in references(expression)]
         names = [range(len(at.before) - len(column.name), len(at.before)) for at, column in found if column]
         calls = [arguments_of(at) for at, column in found if column is None and at.is_call]
@@ -100,7 +100,7 @@ class Step:
             position = len(at.before)
             if column is None and any(position in name for name in names):
                 continue  # a `#1` that is part of a column's name
-            if values and column is not None and _is_mark(column):
+            if column is not None and is_mark(column.name) and not marks:
                 continue
             kind = Kind.OPAQUE if any(position in call for call in calls) else at_least
             parts.append(merged([column.origins if column else self._without_column(at)], kind))
@@ -116,7 +116,8 @@ class Step:
         """Columns of a select list; a bare, renamed or marked attribute keeps its origins as they are."""
         for item in self.items(select_list):
             same = self.attribute(self._unmarked(item))
-            yield Column(item.name, item.id, same.origins if same else self.origins(item.expression, at_least))
+            origins = same.origins if same else self.origins(item.expression, at_least, marks=is_mark(item.name))
+            yield Column(item.name, item.id, origins)
             if same is None and "outer(" in item.expression:
                 self.doubt("hands a column of an outer query through a subquery.")
 
@@ -127,12 +128,12 @@ class Step:
         return column if reference and column and len(reference.before) == len(column.name) else None
 
     def _unmarked(self, item: NamedExpression) -> str:
-        """What of an item is there in the rows that a mark lets stay; other expressions as they are, a mark's own too."""
+        """The value of `when(mark, value)`: what it is in the rows that stay. Of other items the expression as it is."""
         matched = _ONLY_WHERE.fullmatch(item.expression)
         if matched is None:
             return item.expression
         decided_by = [self.find(reference) for reference in references(matched["decision"])]
-        only_marks = bool(decided_by) and all(column is not None and _is_mark(column) for column in decided_by)
+        only_marks = bool(decided_by) and all(column is not None and is_mark(column.name) for column in decided_by)
         return matched["value"] if only_marks else item.expression
 
     def find(self, reference: Reference) -> Column | None:
@@ -148,10 +149,6 @@ class Step:
         if not (reference.is_call or reference.is_lambda_variable or reference.is_outer or reference.is_text):
             self.doubt(f"refers to attribute #{reference.id}, which none of its inputs has.")
         return NOWHERE
-
-
-def _is_mark(column: Column) -> bool:
-    return column.name.startswith(MARK)
 
 
 def _subquery_results(expression: str, subqueries: list[Columns]) -> dict[int, Columns]:

@@ -79,6 +79,11 @@ Origins = Mapping[tuple[str, str], Kind]
 NOWHERE: Origins = MappingProxyType({})
 
 
+def is_mark(name: str) -> bool:
+    """Whether a column of that name is a mark."""
+    return name.startswith(MARK)
+
+
 def merged(parts: Iterable[Origins], at_least: Kind = Kind.DIRECT) -> Origins:
     """Union of `parts`; of two paths from one source the strongest kind holds, and none is weaker than `at_least`."""
     result: dict[tuple[str, str], Kind] = {}

@@ -87,6 +87,15 @@ def test_a_mark_decides_about_rows_and_is_the_source_of_no_value(visits, trace):
     )
 
 
+def test_a_mark_of_marks_decides_with_what_they_were_made_of(visits, trace):
+    first = visits.withColumn(f"{MARK}long", F.col("seconds") > 3)
+    second = first.withColumn(f"{MARK}both", F.col(f"{MARK}long") & (F.col("user_id") > 0))
+    assert trace(second.where(f"{MARK}both").select("id")) == (
+        {"id": "v.id direct"},
+        {"filter v.seconds", "filter v.user_id"},
+    )
+
+
 def test_only_a_mark_is_taken_for_one(visits, trace):
     held = (F.col(f"{MARK}code") == 0) & (F.col("user_id") > 0)
     marked = visits.withColumn(f"{MARK}code", F.col("seconds")).select(
