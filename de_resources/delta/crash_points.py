@@ -2,7 +2,7 @@
 
 A point costs one dictionary look-up. In the same process a test installs a callable
 (`at("after_commit", barrier.wait)`); in another process the environment variable `DE_KILL_AT=point` or `point:table`
-ends the process as `kill -9` does.
+ends the process as `kill -9` does. Where `DE_KILL_ONCE` names a file, only the process dies that removes it: a retry lives.
 
 | point           | what has happened                                      |
 |-----------------|--------------------------------------------------------|
@@ -19,6 +19,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 POINTS = ("before_write", "before_commit", "after_commit", "before_switch", "recorded")
 
@@ -31,8 +32,19 @@ def reach(point: str, table: str) -> None:
     if action is not None:
         action(table)
     wanted = os.environ.get("DE_KILL_AT")
-    if wanted is not None and wanted in (point, f"{point}:{table}"):
+    if wanted is not None and wanted in (point, f"{point}:{table}") and _is_our_turn():
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_our_turn() -> bool:
+    once = os.environ.get("DE_KILL_ONCE")
+    if once is None:
+        return True
+    try:
+        Path(once).unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 @contextmanager
