@@ -1,5 +1,10 @@
 """What there is: the asset graph of the blog-analytics lakehouse."""
 
-from importlib.metadata import version
 
-__version__ = version("de-patterns")
+def __getattr__(name: str) -> str:
+    """`__version__`, looked up when somebody asks: reading the package's metadata takes longer than the rest of a start."""
+    if name != "__version__":
+        raise AttributeError(name)
+    from importlib.metadata import version
+
+    return version("de-patterns")

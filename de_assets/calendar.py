@@ -5,18 +5,22 @@ UTC, end exclusive and optional), else from what `de seed` recorded under `DE_HO
 An open end means *until now*, which is what a deployment with live sources wants.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-
-import dagster as dg
+from typing import TYPE_CHECKING
 
 from de_resources.errors import PermanentError
 from de_resources.iso_week import Week
 from de_resources.settings import Settings
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 _HOUR = "%Y-%m-%d-%H:%M"
 
@@ -29,7 +33,7 @@ class Calendar:
     end: datetime | None
 
     @classmethod
-    def parse(cls, text: str) -> "Calendar":
+    def parse(cls, text: str) -> Calendar:
         """Read `start/end` or `start/`. Raises `PermanentError` with the expected form."""
         try:
             first, last = text.split("/")
@@ -43,15 +47,15 @@ class Calendar:
         return cls(start, end)
 
     @classmethod
-    def load(cls, settings: Settings | None = None) -> "Calendar":
+    def load(cls, settings: Settings | None = None) -> Calendar:
         """The calendar in force, as the module says."""
         if os.environ.get("DE_CALENDAR"):
             return cls.parse(os.environ["DE_CALENDAR"])
         record = _record(settings or Settings.from_environment())
-        if not record.exists():
-            return DEFAULT
         try:
             text = json.loads(record.read_text())["calendar"]
+        except FileNotFoundError:
+            return DEFAULT
         except (ValueError, KeyError, TypeError):
             raise PermanentError(f"`{record}` holds no calendar. Remove it, or seed again with `de seed`.") from None
         return cls.parse(str(text))
@@ -65,7 +69,7 @@ class Calendar:
             draft.write_text(json.dumps({"calendar": str(self)}))
             draft.replace(record)
 
-    def union(self, other: "Calendar") -> "Calendar":
+    def union(self, other: Calendar) -> Calendar:
         """The smallest calendar that covers both."""
         end = None if self.end is None or other.end is None else max(self.end, other.end)
         return Calendar(min(self.start, other.start), end)
@@ -76,12 +80,16 @@ class Calendar:
     @property
     def hourly(self) -> dg.HourlyPartitionsDefinition:
         """One partition per hour."""
+        import dagster as dg
+
         end = self.end.strftime(_HOUR) if self.end else None
         return dg.HourlyPartitionsDefinition(start_date=self.start.strftime(_HOUR), end_date=end)
 
     @property
     def daily(self) -> dg.DailyPartitionsDefinition:
         """One partition per day that has at least one hour of the calendar."""
+        import dagster as dg
+
         first = self.start.strftime("%Y-%m-%d")
         if self.end is None:
             return dg.DailyPartitionsDefinition(start_date=first)
@@ -91,6 +99,8 @@ class Calendar:
     @property
     def weekly(self) -> dg.WeeklyPartitionsDefinition:
         """One partition per week, from Monday, that has at least one hour of the calendar; the current one included."""
+        import dagster as dg
+
         monday = 1
         first = Week.of(self.start.date()).start.isoformat()
         if self.end is None:

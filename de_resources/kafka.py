@@ -8,8 +8,7 @@ from confluent_kafka.admin import AdminClient
 from pydantic import Field, SecretStr
 
 from de_resources.errors import PermanentError
-from de_resources.local.endpoints import ServiceUnavailable
-from de_resources.local.services import LocalServices
+from de_resources.local.endpoints import ServiceUnavailable, local_endpoint
 from de_resources.local.topics import TopicSpec, create_topics
 from de_resources.secrets import Secrets
 from de_resources.settings import Settings
@@ -118,7 +117,7 @@ class KafkaBroker(dg.ConfigurableResource):
             if not (self.user and self.password):
                 raise BrokerMisconfigured(self.bootstrap_servers, "give `user` and `password` (as secret://name) too.")
             return self.bootstrap_servers, self.user, Secrets.from_settings(settings).resolve_hidden(self.password)
-        endpoint = LocalServices(settings).endpoint("kafka")
+        endpoint = local_endpoint(settings, "kafka")
         if endpoint is None:
             raise ServiceUnavailable("kafka", "this machine", START_IT)
         return endpoint.address, endpoint.user, endpoint.password

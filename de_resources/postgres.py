@@ -9,10 +9,8 @@ from psycopg2.extensions import connection
 from pydantic import Field
 
 from de_resources.errors import PermanentError
-from de_resources.local.endpoints import Endpoint, ServiceUnavailable
+from de_resources.local.endpoints import Endpoint, ServiceUnavailable, local_endpoint
 from de_resources.local.postgres_role import log_in
-from de_resources.local.postgres_server import PostgresService
-from de_resources.local.services import LocalServices
 from de_resources.secrets import Secrets
 from de_resources.settings import Settings
 
@@ -143,7 +141,13 @@ class PostgresDatabase(dg.ConfigurableResource):
             user, reference = (self.writer, self.writer_password) if writer else (self.user, self.password)
             password = Secrets.from_settings(settings).resolve_hidden(str(reference))
             return Endpoint("postgres", self.host, self.port, str(user), password, self.database)
-        endpoint = LocalServices(settings).endpoint("postgres")
+        endpoint = local_endpoint(settings, "postgres")
         if endpoint is None:
             raise ServiceUnavailable("postgres", "this machine", _HINT)
-        return PostgresService(settings).writer(endpoint) if writer else endpoint
+        return _as_writer(settings, endpoint) if writer else endpoint
+
+
+def _as_writer(settings: Settings, endpoint: Endpoint) -> Endpoint:
+    from de_resources.local.postgres_server import PostgresService
+
+    return PostgresService(settings).writer(endpoint)

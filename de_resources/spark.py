@@ -21,9 +21,8 @@ from pydantic import Field, PrivateAttr
 from pyspark.sql import SparkSession
 
 from de_resources.errors import TransientError
-from de_resources.local.endpoints import accepts_connections
+from de_resources.local.endpoints import accepts_connections, local_endpoint
 from de_resources.local.engine_conf import engine_conf
-from de_resources.local.services import LocalServices
 from de_resources.settings import Settings
 
 
@@ -107,7 +106,7 @@ class SparkEngine(LazyPySparkResource):
 
 def _local_server(settings: Settings) -> str | None:
     """The Connect server that `de up` started, with its token, where it answers."""
-    endpoint = LocalServices(settings).endpoint("spark_connect")
+    endpoint = local_endpoint(settings, "spark_connect")
     return f"sc://{endpoint.address}/;token={endpoint.password.get_secret_value()}" if endpoint else None
 
 

@@ -7,9 +7,7 @@ from rich.table import Table
 
 from de_assets.cli.app import app, console, explained
 from de_assets.sources.capture import CAPTURES
-from de_resources import capture as captures
 from de_resources.errors import PermanentError
-from de_resources.postgres import PostgresDatabase
 
 commands = typer.Typer(help="What captures hold in the database, and how to give it up.", no_args_is_help=True)
 app.add_typer(commands, name="capture")
@@ -26,6 +24,9 @@ class UnknownCapture(PermanentError):
 @commands.command()
 def status() -> None:
     """Show each capture's slot: whether it is read, and how much of the database's log it keeps from being removed."""
+    from de_resources import capture as captures
+    from de_resources.postgres import PostgresDatabase
+
     table = Table("capture", "tables", "topic", "slot", "log kept")
     with explained():
         for source in CAPTURES:
@@ -39,6 +40,9 @@ def status() -> None:
 @commands.command()
 def drop(name: Annotated[str, typer.Argument(help="The capture, as `de capture status` names it.")]) -> None:
     """Give up a capture's slot and publication; the running capture then begins anew, with a snapshot."""
+    from de_resources import capture as captures
+    from de_resources.postgres import PostgresDatabase
+
     with explained():
         source = next((source for source in CAPTURES if source.name == name), None)
         if source is None:

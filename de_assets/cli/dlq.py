@@ -15,7 +15,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from de_assets.cli.app import app, console, explained
-from de_resources.contract import REDACTED
 from de_resources.errors import PermanentError
 from de_resources.settings import Settings
 
@@ -228,6 +227,8 @@ def spans(keys: Iterable[str], most: int = 5) -> str:
 
 
 def _examples(found: Sequence[Letter]) -> Table:
+    from de_resources.contract import REDACTED
+
     table = Table("id", "hour", "field", "replay", "place", "status", "text", "why")
     for f in found:
         line = "" if f.source_line is None else f" line {f.source_line}"

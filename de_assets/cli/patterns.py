@@ -1,7 +1,9 @@
 """`de patterns`: the catalogue, and how far each pattern is carried by the graph and proved by tests."""
 
+from __future__ import annotations
+
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -9,8 +11,11 @@ from rich.panel import Panel
 from rich.table import Table
 
 from de_assets import catalogue
-from de_assets.catalogue import Alias, Family, Status
+from de_assets.catalogue import Alias, Family
 from de_assets.cli.app import app, console, explained
+
+if TYPE_CHECKING:
+    from de_assets.catalogue import Status
 
 NOT_YET = "[yellow]not yet[/yellow]"
 

@@ -1,9 +1,10 @@
 """`de plan`: what a backfill over given days would compute, before anybody launches it."""
 
-from datetime import date
-from typing import Annotated
+from __future__ import annotations
 
-import dagster as dg
+from datetime import date
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 from rich.table import Table
 
@@ -13,6 +14,9 @@ from de_assets.late_days import plan as planned
 from de_assets.ranges import RANGE_END, RANGE_START
 from de_resources.errors import PermanentError
 from de_resources.iso_week import Week
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 
 class NotPlannable(PermanentError):
@@ -42,6 +46,8 @@ def plan(
 
     Of an asset that is kept by week: the weeks, for none of its days can be computed alone.
     """
+    import dagster as dg
+
     with explained():
         definition, partitions = _asset(asset)
         asked = _days(first, last or first)
@@ -74,6 +80,8 @@ def _print_weeks(asked: list[date], partitions: dg.WeeklyPartitionsDefinition) -
 
 def _asset(key: str) -> tuple[dg.AssetSpec, dg.DailyPartitionsDefinition | dg.WeeklyPartitionsDefinition]:
     # Here and not above: it imports the whole graph.
+    import dagster as dg
+
     from de_assets.definitions import defs
 
     known = {

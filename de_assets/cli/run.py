@@ -1,24 +1,27 @@
 """`de run`: services, data, the whole graph, a summary, and the UI."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from dagster import DagsterInstance
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from de_assets.calendar import DEFAULT
 from de_assets.cli.app import app, console, explained
 from de_assets.cli.seed import DAYS, SEED, VISITS, Days, Log, SeedNumber, Start, Visits, feed
-from de_assets.cli.ui import serve
 from de_assets.sources.capture import CAPTURES
 from de_assets.sources.topics import TOPICS
-from de_resources.local.services import LocalServices, ServicesFailed
 from de_resources.settings import Settings
-from de_resources.spark import close_connections
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+
+    from de_resources.local.services import LocalServices
 
 
 @app.command()
@@ -39,6 +42,10 @@ def run(
     Without a terminal it behaves as with `--once`: it ends with an exit status that says whether all went well, and
     stops what it started.
     """
+    from de_assets.cli.ui import serve
+    from de_resources.local.services import LocalServices
+    from de_resources.spark import close_connections
+
     settings = Settings.from_environment()
     services = LocalServices(settings)
     running_before = {s.name for s in services.status() if s.is_running}
@@ -58,6 +65,8 @@ def run(
 
 def _bring_up(services: LocalServices) -> dict[str, str]:
     """Start the services; what cannot run here is left out, with the reason."""
+    from de_resources.local.services import ServicesFailed
+
     with console.status("Starting services …") as status:
         try:
             statuses = services.up(
@@ -78,6 +87,8 @@ def _left_alone(services: LocalServices) -> dict[str, str]:
 
 def dagster_instance(settings: Settings) -> DagsterInstance:
     """Dagster's instance of this home, with the project's `dagster.yaml`; made on first use."""
+    from dagster import DagsterInstance
+
     home = settings.dagster_home
     home.mkdir(parents=True, exist_ok=True)
     source = Path("dagster.yaml")

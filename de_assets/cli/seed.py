@@ -1,20 +1,23 @@
 """`de seed`: feed the sources."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from de_assets.calendar import DEFAULT, Calendar
 from de_assets.cli.app import app, console, explained
-from de_assets.sources.access_log import AccessLogReport
-from de_assets.sources.landing import Progress as Advance
-from de_assets.sources.seeding import Say, Seeded, seed_access_log, seed_simulation
 from de_resources.errors import PermanentError
 from de_resources.settings import Settings
+
+if TYPE_CHECKING:
+    from de_assets.sources.access_log import AccessLogReport
+    from de_assets.sources.landing import Progress as Advance
+    from de_assets.sources.seeding import Say, Seeded
 
 DAYS, VISITS, SEED = 3, 30_000, 7
 
@@ -44,6 +47,8 @@ def feed(
     log: list[str] | None, days: int, visits: int, seed_number: int, start: str
 ) -> tuple[Seeded, AccessLogReport | None]:
     """Feed the sources with a progress display, and say what was done."""
+    from de_assets.sources.seeding import seed_access_log, seed_simulation
+
     settings = Settings.from_environment()
     report = None
     with _bar("Seeding") as (advance, say):
@@ -83,6 +88,8 @@ def _tell(seeded: Seeded, report: AccessLogReport | None) -> None:
 
 @contextmanager
 def _bar(title: str) -> Iterator[tuple[Advance, Say]]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(title, total=None)

@@ -1,7 +1,9 @@
 """`de up`, `de down`, `de status`, `de logs`: the services on this machine."""
 
+from __future__ import annotations
+
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -9,10 +11,10 @@ from rich.table import Table
 from de_assets.cli.app import app, console, explained
 from de_assets.sources.capture import CAPTURES
 from de_assets.sources.topics import TOPICS
-from de_resources.local.endpoints import ServiceStatus
-from de_resources.local.jars import ensure_jars
-from de_resources.local.services import LocalServices
 from de_resources.settings import Settings
+
+if TYPE_CHECKING:
+    from de_resources.local.endpoints import ServiceStatus
 
 Names = Annotated[list[str] | None, typer.Argument(help="spark_connect, postgres, kafka, capture; default: all")]
 
@@ -20,6 +22,8 @@ Names = Annotated[list[str] | None, typer.Argument(help="spark_connect, postgres
 @app.command()
 def up(names: Names = None) -> None:
     """Start the services and wait until they answer. What runs already is left alone."""
+    from de_resources.local.services import LocalServices
+
     with explained(), console.status("Starting services …") as status:
         LocalServices().up(
             names or None,
@@ -34,6 +38,8 @@ def up(names: Names = None) -> None:
 @app.command()
 def down() -> None:
     """Stop everything that was started for this home, also what a crash left behind."""
+    from de_resources.local.services import LocalServices
+
     with explained(), console.status("Stopping services …"):
         count = LocalServices().down()
     console.print(f"{count} process(es) stopped." if count else "Nothing was running.")
@@ -42,6 +48,8 @@ def down() -> None:
 @app.command()
 def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
     """Show what runs, where, and how much memory it takes."""
+    from de_resources.local.services import LocalServices
+
     statuses = LocalServices().status()
     if as_json:
         typer.echo(json.dumps([s.as_dict() for s in statuses], indent=2))
@@ -55,6 +63,8 @@ def logs(
     lines: Annotated[int, typer.Option(help="How many of the last lines.")] = 50,
 ) -> None:
     """Print the last lines of a service's log."""
+    from de_resources.local.services import LocalServices
+
     with explained():
         typer.echo(LocalServices().logs(name, lines))
 
@@ -62,6 +72,8 @@ def logs(
 @app.command()
 def jars() -> None:
     """Fetch the engine's and the broker's jars into the cache, once; everything works offline afterwards."""
+    from de_resources.local.jars import ensure_jars
+
     with explained():
         found = ensure_jars(Settings.from_environment(), console=console)
     console.print(", ".join(f"{len(files)} jars for the {name}" for name, files in found.items()) + ".")

@@ -14,15 +14,17 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from de_resources.errors import PermanentError
 from de_resources.local.ivy import retrieve
 from de_resources.local.jars_lock import LockedJar, read_lock, sha256_of
 from de_resources.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 SETS = ("engine", "broker")
 _MARKER = ".complete"
@@ -88,6 +90,9 @@ def ensure_jars(
 
 
 def _fetch(absent: list[str], settings: Settings, console: Console | None) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console or Console(stderr=True)) as progress, ThreadPoolExecutor() as pool:
         running = []

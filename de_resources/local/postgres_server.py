@@ -6,11 +6,13 @@ import os
 import pwd
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import psutil
 import psycopg2
 from pydantic import SecretStr
 
@@ -31,6 +33,7 @@ ADMIN = "postgres"
 ADMIN_PASSWORD = "postgres_admin_password"  # noqa: S105 - the secret's name
 DATABASE_VARIABLE = "DE_POSTGRES_DATABASE"
 UNPRIVILEGED = "nobody"
+ORPHAN_SECONDS = 30.0
 _HBA = f"""host all         all {LOOPBACK}/32 scram-sha-256
 host replication all {LOOPBACK}/32 scram-sha-256
 """
@@ -183,7 +186,17 @@ class PostgresService(Service):
                 raise LeftOut(
                     self.name, f"a server that was not started here (pid {pid}) uses `{self.data}`; stop it first."
                 )
+            self._await_orphans()
             pid_file.unlink()
+
+    def _await_orphans(self) -> None:
+        """What a killed server had started notices its death at the next pause, and holds its memory until then.
+
+        PostgreSQL does not start before. Whoever is busy for longer is left to PostgreSQL's own words.
+        """
+        deadline = time.monotonic() + ORPHAN_SECONDS
+        while any(works_in(pid, self.data) for pid in psutil.pids()) and time.monotonic() < deadline:
+            time.sleep(0.05)
 
 
 def _options() -> list[str]:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock
-from rich.console import Console
 
 from de_resources.errors import PermanentError, PlatformError
 from de_resources.local import processes
@@ -31,6 +30,8 @@ from de_resources.local.topics import TopicSpec, create_topics
 from de_resources.settings import Settings
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from de_resources.capture.source import CaptureSource
 
 Progress = Callable[[str, str], None]

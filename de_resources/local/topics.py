@@ -7,9 +7,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from de_resources.errors import TransientError
 
 ANSWER_SECONDS = 15.0
@@ -41,6 +38,8 @@ def create_topics(client_config: Mapping[str, str], topics: Iterable[TopicSpec])
     Raises:
         TopicNotCreated: the broker refused, or did not answer in time, tried again meanwhile.
     """
+    from confluent_kafka.admin import AdminClient, NewTopic
+
     wanted = [NewTopic(t.name, num_partitions=t.partitions, config=dict(t.config)) for t in topics]
     deadline = time.monotonic() + PATIENCE_SECONDS
     created: list[str] = []
@@ -58,6 +57,8 @@ def create_topics(client_config: Mapping[str, str], topics: Iterable[TopicSpec])
 
 def _outcome(name: str, future: Future[None]) -> bool | str:
     """Whether the topic was created (False: it was there), or what to try again for."""
+    from confluent_kafka import KafkaError, KafkaException
+
     try:
         future.result(timeout=ANSWER_SECONDS + 1)
     except TimeoutError:

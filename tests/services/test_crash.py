@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
+import psycopg2
 import pytest
 
 from de_resources.local import LocalServices, ServicesFailed, ServiceState, ServiceStatus
 from de_resources.local.processes import marked
+from de_resources.postgres import PostgresDatabase
 
 pytestmark = [pytest.mark.services, pytest.mark.faults]
 
@@ -86,6 +89,32 @@ def test_a_dead_service_is_reported_and_started_again(lone_services: LocalServic
     assert "see `de logs postgres`" in (dead.why or "")
 
     assert _database(lone_services.up(["postgres"])).is_running
+
+
+def test_a_database_whose_orphans_are_still_at_work_is_started_when_they_have_ended(
+    lone_services: LocalServices, monkeypatch: pytest.MonkeyPatch, beside: ThreadPoolExecutor
+) -> None:
+    """They notice the server's death at their next pause, and PostgreSQL does not start while one of them lives."""
+    monkeypatch.setenv("DE_HOME", str(lone_services.settings.home))
+    server = psutil.Process(_database(lone_services.up(["postgres"])).pid)
+    busy = beside.submit(_compute, PostgresDatabase())
+    while not (orphans := [process for process in server.children() if process.cpu_times().user > 0.2]):
+        assert not busy.done(), "the computation was too short"
+    server.kill()
+    server.wait(10)
+    assert any(orphan.is_running() for orphan in orphans)
+
+    assert _database(lone_services.up(["postgres"])).is_running
+
+    assert not [orphan for orphan in orphans if orphan.is_running() and orphan.status() != psutil.STATUS_ZOMBIE]
+    # The answer may have left the orphan before it noticed the death: the computation's outcome is not asked for.
+    assert busy.exception(30) is None or isinstance(busy.exception(), psycopg2.OperationalError)
+
+
+def _compute(database: PostgresDatabase) -> None:
+    """Seconds without a pause."""
+    with database.connect() as session, session.cursor() as cursor:
+        cursor.execute("SELECT sum(sqrt(n)) FROM (SELECT generate_series(1, 30000000) AS n) AS numbers")
 
 
 def _database(statuses: list[ServiceStatus]) -> ServiceStatus:

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import de_assets.cli.doctor as command
 from de_assets.catalogue import PACKAGES, PROJECT
 from de_assets.cli import app
-from de_assets.cli.doctor import machine, packages, services, variables
+from de_assets.cli.doctor import diagnosis, machine, packages, services, variables
 from de_assets.cli.doctor.finding import Finding, Verdict
 from de_resources.capture import CaptureSource, CaptureStatus
 from de_resources.local.endpoints import ServiceState, ServiceStatus
@@ -330,7 +329,7 @@ def test_every_variable_that_the_code_reads_is_known() -> None:
 def test_the_doctor_changes_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
 
-    findings = command.diagnose(Settings.from_environment({"DE_HOME": str(home)}), {})
+    findings = diagnosis.diagnose(Settings.from_environment({"DE_HOME": str(home)}), {})
 
     assert not home.exists()
     assert [f.name for f in findings if f.name.startswith("service ")] == [

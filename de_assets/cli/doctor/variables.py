@@ -53,6 +53,7 @@ KNOWN: Mapping[str, Rule] = {
     "DE_KAFKA_PORT": _ANYTHING,
     "DE_CALENDAR": _ANYTHING,
     _KILL: _ANYTHING,
+    "DE_KILL_ONCE": _ANYTHING,
     # Set by the supervision itself, for the processes that it starts.
     "DE_SERVICES_OF": _ANYTHING,
     "DE_SERVICE_STOP_SIGNAL": _ANYTHING,
