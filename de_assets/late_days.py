@@ -10,10 +10,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
-
-import dagster as dg
+from typing import TYPE_CHECKING
 
 from de_assets.ranges import contiguous
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 LOOK_BACK = "look_back_days"
 """Metadata of an asset: how many days before its own a run rewrites."""

@@ -6,6 +6,7 @@ skips the files of other partitions.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -15,8 +16,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from de_checks.per_key import Key
-from de_resources.contract import Contract
-from de_resources.delta.literals import identifier, literal
+from de_resources.contract import ROWS, Contract
+from de_resources.delta.attribution import KeyGroups
+from de_resources.delta.literals import identifier
 from de_resources.delta.slices import Slice
 from de_resources.rules import Rule
 
@@ -46,14 +48,16 @@ class Example:
 
 def count_by_key(frame: DataFrame, slice_: Slice | None, contract: Contract) -> dict[Key, Count]:
     """Rows and violations per key of the slice, by one grouped query. A key without rows has zeros."""
-    rules = contract.rules
-    counters = [F.count(F.lit(1)), *(F.count(F.when(F.expr(r.violated), 1)) for r in rules)]
-    found = _inside(frame, slice_).groupBy(_key_of_row(frame, slice_)).agg(*counters).collect()
+    rules = [r.name for r in contract.rules]
+    counters = [F.count(F.lit(1)), *(F.count(F.when(F.expr(r.violated), 1)) for r in contract.rules)]
+    groups = KeyGroups(slice_.by_key, frame.schema) if slice_ else None
+    by = [F.expr(expression) for expression in groups.expressions] if groups else []
+    found: dict[Key, Counter[str]] = defaultdict(Counter)
+    for row in _inside(frame, slice_).groupBy(*by).agg(*counters).collect():
+        key = groups.key_of(row[: len(by)]) if groups else None
+        found[key].update(dict(zip([ROWS, *rules], row[len(by) :], strict=True)))
     keys: Sequence[Key] = slice_.keys if slice_ else [None]
-    counts: dict[Key, Count] = dict.fromkeys(keys, Count(0, {r.name: 0 for r in rules}))
-    for key, rows, *violations in found:
-        counts[key] = Count(rows, dict(zip((r.name for r in rules), violations, strict=True)))
-    return counts
+    return {key: Count(found[key][ROWS], {rule: found[key][rule] for rule in rules}) for key in keys}
 
 
 def examples_by_key(
@@ -89,13 +93,6 @@ def _broken(rules: Sequence[Rule]) -> Column:
 
 def _inside(frame: DataFrame, slice_: Slice | None) -> DataFrame:
     return frame if slice_ is None else frame.where(F.expr(slice_.predicate(frame.schema)))
-
-
-def _key_of_row(frame: DataFrame, slice_: Slice | None) -> Column:
-    if slice_ is None:
-        return _literal(None)
-    branches = " ".join(f"WHEN {slice_.key_predicate(k, frame.schema)} THEN {literal(k)}" for k in slice_.keys)
-    return F.expr(f"CASE {branches} END")
 
 
 def _literal(key: Key) -> Column:

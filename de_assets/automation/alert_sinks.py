@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 import dagster as dg
-import requests
 from pydantic import Field
 
 from de_assets.automation.alert import Alert
@@ -63,6 +62,8 @@ class WebhookAlertSink(AlertSink):
 
     def deliver(self, alert: Alert) -> None:
         """Post it. Redirects are not followed: alerts go to the configured receiver only."""
+        import requests
+
         address = Secrets.from_settings(Settings.from_environment()).resolve(self.url)
         try:
             answer = requests.post(

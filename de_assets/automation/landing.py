@@ -9,21 +9,24 @@ The cursor remembers how each closed folder looked. One that looks different lat
 
 Contiguous free hours become one run. The tables take a range in one commit, so that catching up with three days costs
 one engine session and not seventy-two; in steady operation there is one free hour, hence one run for it.
+
+A tick looks into those folders only on which its plan depends: at the hours that the cursor watches, and at those that nobody
+has taken. What a year of closed hours costs is one listing per day.
 """
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
+from itertools import islice
+from typing import NamedTuple
 
 import dagster as dg
 
 from de_assets.dataset import pattern_tags
 from de_assets.partitions import CALENDAR, hourly
 from de_assets.ranges import contiguous, range_tags
-from de_assets.sources.landing import MARKER, data_files, hour_folder
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import LANDED_VISITS
 
@@ -34,6 +37,14 @@ HOURS_PER_RUN = 7 * 24
 RUNS_PER_TICK = 4
 WATCHED_HOURS = 31 * 24
 """Closed folders that are watched for changes, newest first; it bounds the cursor."""
+
+
+class Taken(NamedTuple):
+    """Hours that runs have taken: read by one, being read for the first time, and failed before they were read."""
+
+    read: set[datetime]
+    running: set[datetime]
+    failed: set[datetime]
 
 
 @dataclass(frozen=True)
@@ -55,37 +66,45 @@ class Plan:
 )
 def visits_hour_landed(context: dg.SensorEvaluationContext, landing: LandingZone) -> dg.SensorResult:
     """Request the closed hours that no run has taken. Starts no engine."""
-    closed, marked = landing.closed_hours(), landing.readiness == "marker"
-    known = _partitions(closed)
-    looks = {
-        hour: look
-        for hour in closed
-        if _key(hour) in known and (look := look_of(landing.path, hour, with_marker=marked)) is not None
-    }
+    arrivals = landing.arrivals()
+    hours = _of_calendar(arrivals.hours)
     seen = {datetime.fromisoformat(hour): look for hour, look in json.loads(context.cursor or "{}").items()}
-    plan = make_plan(looks, seen, *_taken(context.instance, looks))
+    taken = _taken(context.instance, hours)
+    looks = looks_to_take(hours, seen, taken, arrivals.look)
+    plan = make_plan(looks, seen, *(known & looks.keys() for known in taken))
     for hour in plan.changed:
         context.log.warning("The folder of %s changed after it was read. It is not read again by itself.", _key(hour))
-    outside = len(closed) - len(looks)
+    waiting, outside = len(hours) - len(set().union(*taken)), len(arrivals.hours) - len(hours)
     return dg.SensorResult(
         run_requests=[_request(hours, plan.seen) for hours in plan.ranges],
         asset_events=[_report(hour) for hour in plan.changed],
         cursor=json.dumps({hour.isoformat(): look for hour, look in sorted(plan.seen.items())}),
         skip_reason=None
         if plan.ranges or plan.changed
-        else f"{len(looks)} complete hours, all taken; {outside} outside the calendar {CALENDAR} or being rewritten.",
+        else f"{len(hours) - waiting} hours, all taken; {waiting} not complete; {outside} outside the calendar {CALENDAR}.",
     )
 
 
-def look_of(landing: Path, hour: datetime, *, with_marker: bool = True) -> str | None:
-    """A fingerprint of the hour's folder as it was closed: names, sizes and times. None while it is being rewritten."""
-    folder = hour_folder(landing, hour)
-    covered = [*data_files(folder), folder / MARKER] if with_marker else data_files(folder)
-    try:
-        facts = [(path.name, stat.st_size, stat.st_mtime_ns) for path in covered for stat in (path.stat(),)]
-    except FileNotFoundError:
-        return None
-    return hashlib.blake2b(repr(facts).encode(), digest_size=6).hexdigest()
+def looks_to_take(
+    hours: Collection[datetime], seen: Collection[datetime], taken: Taken, look: Callable[[datetime], str | None]
+) -> dict[datetime, str]:
+    """Of all hours that there are, the looks at those on which the plan depends.
+
+    These are the hours in the cursor, the newest ones that will be in it, and of those that nobody has taken the oldest, as
+    many as one tick requests. All others are folders of hours that were read long ago and are watched no more.
+    """
+    everything = set().union(*taken)
+    newest = _first(sorted(everything, reverse=True), WATCHED_HOURS, look)
+    judged = _first(sorted((taken.read | taken.failed).intersection(seen)), len(everything), look)
+    # One more than fits in, so that the last range ends where it would among all hours.
+    free = _first(sorted(set(hours) - everything), HOURS_PER_RUN * RUNS_PER_TICK + 1, look)
+    return newest | judged | free
+
+
+def _first(hours: Iterable[datetime], count: int, look: Callable[[datetime], str | None]) -> dict[datetime, str]:
+    """The first hours that are closed, with their looks."""
+    looks = ((hour, found) for hour in hours if (found := look(hour)) is not None)
+    return dict(islice(looks, count))
 
 
 def make_plan(
@@ -115,16 +134,15 @@ def make_plan(
     return Plan(ranges, changed, dict(sorted(known.items())[-WATCHED_HOURS:]))
 
 
-def _taken(
-    instance: dg.DagsterInstance, hours: Collection[datetime]
-) -> tuple[set[datetime], set[datetime], set[datetime]]:
+def _taken(instance: dg.DagsterInstance, hours: Collection[datetime]) -> Taken:
     """Of these hours, those that were read, that are being read for the first time, and that failed before they were."""
     materialised = instance.get_materialized_partitions(VISITS)
-    status = instance.get_status_by_partition(VISITS, [_key(hour) for hour in hours], hourly) or {}
-    read = {h for h in hours if _key(h) in materialised}
-    running = {h for h in hours if status.get(_key(h)) == dg.AssetPartitionStatus.IN_PROGRESS}
-    failed = {h for h in hours if status.get(_key(h)) == dg.AssetPartitionStatus.FAILED}
-    return read, running - read, failed - read
+    keys = {hour: _key(hour) for hour in hours}
+    unread = {hour: key for hour, key in keys.items() if key not in materialised}
+    status = instance.get_status_by_partition(VISITS, list(unread.values()), hourly) or {} if unread else {}
+    running = {hour for hour, key in unread.items() if status.get(key) == dg.AssetPartitionStatus.IN_PROGRESS}
+    failed = {hour for hour, key in unread.items() if status.get(key) == dg.AssetPartitionStatus.FAILED}
+    return Taken(keys.keys() - unread.keys(), running, failed)
 
 
 def _request(hours: list[datetime], looks: Mapping[datetime, str]) -> dg.RunRequest:
@@ -149,6 +167,9 @@ def _key(hour: datetime) -> str:
     return hour.strftime(hourly.fmt)
 
 
-def _partitions(hours: list[datetime]) -> set[str]:
-    """The keys among these hours that the calendar has, by now."""
-    return {key for key in map(_key, hours) if hourly.has_partition_key(key)}
+def _of_calendar(hours: Collection[datetime]) -> list[datetime]:
+    """Those of these hours that the calendar has, by now."""
+    first, last = hourly.get_first_partition_window(), hourly.get_last_partition_window()
+    if first is None or last is None:
+        return []
+    return [hour for hour in hours if first.start <= hour <= last.start]

@@ -53,7 +53,12 @@ def feature_released(context: dg.SensorEvaluationContext, broker: KafkaBroker) -
         return dg.SensorResult(skip_reason=str(away), cursor=context.cursor)
     for warning in warnings(batch):
         context.log.warning(warning)
-    requests = run_requests(batch.records, datetime.now(UTC))
+    return answer(batch, datetime.now(UTC))
+
+
+def answer(batch: Batch, processing_time: datetime) -> dg.SensorResult:
+    """What a tick says to what it read. The next one goes on behind it, also where nothing of it asks for a run."""
+    requests = run_requests(batch.records, processing_time)
     return dg.SensorResult(
         run_requests=requests,
         cursor=batch.cursor,

@@ -4,14 +4,19 @@ Assets and jobs say it by a tag `pattern/<name>`, checks by a metadata key of th
 checks), sensors and schedules by either.
 """
 
+from __future__ import annotations
+
 import importlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-
-import dagster as dg
+from typing import TYPE_CHECKING
 
 from de_assets.catalogue.patterns import PREFIX, pattern_named
+
+if TYPE_CHECKING:
+    # The command line needs the catalogue's names at every start, and this only to look at the graph.
+    import dagster as dg
 
 LOCATIONS = ("de_assets.definitions", "de_assets.dashboards.definitions")
 

@@ -21,7 +21,8 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +32,7 @@ MARKER = "_SUCCESS"
 PART = "part-00000.json"
 VISITS = "visits"
 DEVICES = "devices"
+_HIDDEN = ("_", ".")
 
 Readiness = Literal["marker", "next_hour"]
 """What closes an hour: its own marker, or the arrival of a later hour, for producers that cannot say that they are done."""
@@ -65,50 +67,64 @@ def hour_folder(landing: Path, hour: datetime, dataset: str = VISITS) -> Path:
     return landing / dataset / f"date={utc.date().isoformat()}" / f"hour={utc.hour:02}"
 
 
-def is_ready(folder: Path) -> bool:
-    """Whether the folder is complete: its marker is there, and stands for the files that are there.
+Fact = tuple[str, int, int]
+"""A file's name, its size, and when it was changed (nanoseconds)."""
 
-    A marker that names files and sizes, as `publish` writes it, stands for these and no others: one that is left from an
-    earlier attempt of a folder that is being rewritten is no marker. One that names nothing is taken at its word.
-    """
+
+@dataclass(frozen=True)
+class Contents:
+    """What one look into a folder found: its visible files by name, its marker, and what that says."""
+
+    files: tuple[Fact, ...] = ()
+    marker: Fact | None = None
+    said: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the folder is complete: its marker is there, and stands for the files that are there.
+
+        A marker that names files and sizes, as `publish` writes it, stands for these and no others: one that is left from an
+        earlier attempt of a folder that is being rewritten is no marker. One that names nothing is taken at its word.
+        """
+        if self.marker is None:
+            return False
+        try:
+            covered = json.loads(self.said)["files"]
+        except (ValueError, KeyError, TypeError):
+            return True
+        return bool(covered == {name: size for name, size, _ in self.files})
+
+
+def contents_of(folder: Path) -> Contents | None:
+    """Look into a folder, by one listing of it. Nothing is in one that is not there; None: it changed at that moment."""
+    facts: dict[str, Fact] = {}
     try:
-        said = (folder / MARKER).read_text(errors="replace")
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return False
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_file() and (entry.name == MARKER or not entry.name.startswith(_HIDDEN)):
+                    stat = entry.stat()
+                    facts[entry.name] = (entry.name, stat.st_size, stat.st_mtime_ns)
+    except NotADirectoryError:
+        return Contents()
+    except FileNotFoundError:
+        return None if facts or folder.exists() else Contents()
+    marker = facts.pop(MARKER, None)
+    files = tuple(fact for _, fact in sorted(facts.items()))
     try:
-        covered = json.loads(said)["files"]
-    except (ValueError, KeyError, TypeError):
-        return True
-    return bool(covered == _sizes(data_files(folder)))
+        said = (folder / MARKER).read_text(errors="replace") if marker else ""
+    except FileNotFoundError:
+        return None
+    return Contents(files, marker, said)
+
+
+def is_ready(folder: Path) -> bool:
+    """Whether the folder is complete, as `Contents.is_ready` says."""
+    contents = contents_of(folder)
+    return contents is not None and contents.is_ready
 
 
 def _sizes(files: Iterable[Path]) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in files}
-
-
-def ready_hours(landing: Path, dataset: str = VISITS) -> list[datetime]:
-    """Hours whose folders are complete, oldest first. Folders that name no hour are nobody's, and passed over."""
-    markers = (landing / dataset).glob(f"date=*/hour=*/{MARKER}")
-    folders = (marker.parent for marker in markers)
-    return sorted(hour for folder in folders if (hour := hour_of(folder)) is not None and is_ready(folder))
-
-
-def closed_hours(landing: Path, readiness: Readiness = "marker", dataset: str = VISITS) -> list[datetime]:
-    """Hours that a consumer may read, oldest first.
-
-    By `next_hour` these are, beside the marked ones, all from the first to the newest that arrived, without the newest: what
-    brought nothing in between is closed and empty.
-    """
-    marked = ready_hours(landing, dataset)
-    if readiness == "marker":
-        return marked
-    folders = (landing / dataset).glob("date=*/hour=*")
-    arrived = {hour for folder in folders if (hour := hour_of(folder)) is not None and data_files(folder)}
-    if not arrived:
-        return marked
-    first, newest = min(arrived), max(arrived)
-    passed = (first + timedelta(hours=n) for n in range((newest - first) // timedelta(hours=1)))
-    return sorted({*marked, *passed})
 
 
 def hour_of(folder: Path) -> datetime | None:
@@ -123,7 +139,7 @@ def data_files(folder: Path) -> list[Path]:
     """Visible files of a folder, by name: neither the marker nor what a running publication hides."""
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith(("_", ".")))
+    return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith(_HIDDEN))
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from pydantic import Field
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from de_assets.sources.arrivals import Arrivals, closed_hours
 from de_assets.sources.decisions import DECISIONS, decision_files
 from de_assets.sources.devices_dump import check_dump
-from de_assets.sources.landing import DEVICES, VISITS, Readiness, closed_hours, data_files, hour_folder, is_ready
+from de_assets.sources.landing import DEVICES, VISITS, Readiness, data_files, hour_folder, is_ready
 from de_resources.errors import PermanentError, TransientError
 from de_resources.settings import Settings
 
@@ -66,6 +67,10 @@ class LandingZone(dg.ConfigurableResource):
                 return readiness
         raise UnknownReadiness(said)
 
+    def arrivals(self) -> Arrivals:
+        """The hours of visits as they are now, looked into when asked about."""
+        return Arrivals(self.path, self.readiness)
+
     def closed_hours(self) -> list[datetime]:
         """The hours of visits that may be read, oldest first."""
         return closed_hours(self.path, self.readiness)
@@ -75,9 +80,9 @@ class LandingZone(dg.ConfigurableResource):
 
         Raises `FolderNotReady` when an hour is not closed. Hours without lines are silent, which is for a check to judge.
         """
-        closed = set() if self.readiness == "marker" else set(self.closed_hours())
+        arrivals = self.arrivals()
         folders = {hour: hour_folder(self.path, hour) for hour in hours}
-        missing = [folder for hour, folder in folders.items() if hour not in closed and not is_ready(folder)]
+        missing = [folder for hour, folder in folders.items() if not arrivals.is_closed(hour)]
         if missing:
             raise FolderNotReady(missing)
         files = [str(file) for folder in folders.values() for file in data_files(folder)]

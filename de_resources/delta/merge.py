@@ -32,7 +32,9 @@ from de_resources.delta.table import Stamp, Table, Written
 from de_resources.errors import PermanentError
 
 Vanished = Literal["keep", "delete"]
-_CHANGE, _COPIES = "__de_change", "__de_copies"
+CHANGE = "__de_change"
+"""The column in which a comparison says what has to happen to a row."""
+_COPIES = "__de_copies"
 _APPLIED = ("insert", "update", "soft_delete", "delete", "vanished")
 _NOT_IN_SOURCE = ("delete", "vanished")
 _STALE = "coalesce(s.{column} < t.{column}, s.{column} IS NULL AND t.{column} IS NOT NULL)"
@@ -100,7 +102,7 @@ def merge(
     observation = Observation(f"merge_{uuid4().hex}")
     source = frames.counted(frames.guard(frame, slice_), table.contract, observation)
     present = ground.rows if ground else table.read(session)
-    changes = _changes(source, _target(present, slice_, frame.schema), rule).persist()
+    changes = compared(source, _target(present, slice_, frame.schema), rule).persist()
     try:
         counts = _count(changes, table, frame, slice_)
         _refuse(changes, counts, table, rule)
@@ -118,7 +120,7 @@ def merge(
             )
         reach("before_commit", table.name)
         statement = _statement(table, changes, rule, slice_, evolve)
-        _apply(session, table, statement, changes.where(F.col(_CHANGE).isin(*_APPLIED)), stamp)
+        _apply(session, table, statement, changes.where(F.col(CHANGE).isin(*_APPLIED)), stamp)
     finally:
         changes.unpersist()
     reach("after_commit", table.name)
@@ -159,7 +161,7 @@ def _target(target: DataFrame, slice_: Slice | None, schema: StructType) -> Data
     return target.withColumns(gained) if gained else target
 
 
-def _changes(source: DataFrame, target: DataFrame, rule: MergeRule) -> DataFrame:
+def compared(source: DataFrame, target: DataFrame, rule: MergeRule) -> DataFrame:
     """The source's last row per key, and vanished target rows, each with what has to happen to it.
 
     Rows that are the same stay in: a plan whose result is empty loses its observation.
@@ -169,7 +171,7 @@ def _changes(source: DataFrame, target: DataFrame, rule: MergeRule) -> DataFrame
     mine, theirs = last.alias("s"), target.alias("t")
     same_key = reduce(Column.__and__, (_c("s", k) == _c("t", k) for k in rule.key))
     joined = mine.join(theirs, same_key, "left").select(
-        *(_c("s", c) for c in columns), _kind(columns, rule).alias(_CHANGE)
+        *(_c("s", c) for c in columns), _kind(columns, rule).alias(CHANGE)
     )
     if rule.vanished == "keep":
         return joined
@@ -177,7 +179,7 @@ def _changes(source: DataFrame, target: DataFrame, rule: MergeRule) -> DataFrame
     alive = F.lit(True) if rule.deleted is None else ~F.coalesce(_c("t", rule.deleted), F.lit(False))
     gone = theirs.where(alive).join(mine, same_key, "left_anti")
     kept = [F.lit(True).alias(c) if c == rule.deleted else F.col(identifier(c)) for c in columns]
-    vanished = gone.select(*kept, F.lit("delete" if rule.deleted is None else "vanished").alias(_CHANGE))
+    vanished = gone.select(*kept, F.lit("delete" if rule.deleted is None else "vanished").alias(CHANGE))
     return joined.unionByName(vanished)
 
 
@@ -228,7 +230,7 @@ def _c(alias: str, column: str) -> Column:
 def _count(changes: DataFrame, table: Table, frame: DataFrame, slice_: Slice | None) -> dict[str, int]:
     """The one pass over source and target; the result stays cached for the MERGE."""
     try:
-        return {row[_CHANGE]: row["count"] for row in changes.groupBy(_CHANGE).count().collect()}
+        return {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
     except PySparkException as error:
         refused = refusal(error, table, frame, slice_)
         if refused is None:
@@ -245,9 +247,7 @@ def _refuse(changes: DataFrame, counts: Mapping[str, int], table: Table, rule: M
     hidden = table.contract.personal if table.contract else frozenset()
     for kind, problem in problems.items():
         if counts.get(kind):
-            keys = (
-                changes.where(F.col(_CHANGE) == kind).select(*map(identifier, rule.key)).distinct().limit(5).collect()
-            )
+            keys = changes.where(F.col(CHANGE) == kind).select(*map(identifier, rule.key)).distinct().limit(5).collect()
             shown = [
                 ", ".join(f"{k}={'•••' if k in hidden and v is not None else v}" for k, v in row.asDict().items())
                 for row in keys
@@ -256,7 +256,7 @@ def _refuse(changes: DataFrame, counts: Mapping[str, int], table: Table, rule: M
 
 
 def _statement(table: Table, changes: DataFrame, rule: MergeRule, slice_: Slice | None, evolve: bool) -> str:
-    columns = [c for c in changes.columns if c != _CHANGE]
+    columns = [c for c in changes.columns if c != CHANGE]
     on = " AND ".join(f"t.{identifier(k)} = s.{identifier(k)}" for k in rule.key)
     if slice_ is not None:
         # The slice in the match condition lets Delta skip the files of other partitions, and their concurrent writers.
@@ -267,11 +267,11 @@ def _statement(table: Table, changes: DataFrame, rule: MergeRule, slice_: Slice 
     # A row that somebody else inserted since the comparison is matched now: it is updated, unless theirs is newer.
     kinds = ["update", "soft_delete", "vanished", *(["insert"] if rule.update else [])]
     newer = "" if rule.order is None else f" AND NOT ({_STALE.format(column=identifier(rule.order))})"
-    updated = f"s.{_CHANGE} IN ({', '.join(map(literal, kinds))})"
+    updated = f"s.{CHANGE} IN ({', '.join(map(literal, kinds))})"
     clauses = [
-        f"WHEN MATCHED AND s.{_CHANGE} = 'delete' THEN DELETE",
+        f"WHEN MATCHED AND s.{CHANGE} = 'delete' THEN DELETE",
         *([f"WHEN MATCHED AND {updated}{newer} THEN UPDATE SET {assignments}"] if assignments else []),
-        f"WHEN NOT MATCHED AND s.{_CHANGE} = 'insert' THEN INSERT ({names}) VALUES ({values})",
+        f"WHEN NOT MATCHED AND s.{CHANGE} = 'insert' THEN INSERT ({names}) VALUES ({values})",
     ]
     evolution = "WITH SCHEMA EVOLUTION " if evolve else ""
     # Python fills `{changes}`, so that the braces of a location have to be doubled.

@@ -77,9 +77,11 @@ class MergeState:
     @classmethod
     def of(cls, log: TableLog | None, writer: str) -> MergeState:
         """Follow the log from its oldest commit. `writer` is the asset, as its stamps name it. Reads no data."""
-        if log is None:
-            return cls()
-        commits = log.commits(log.version + 1)[::-1]
+        return cls() if log is None else cls.after(log.commits(log.version + 1)[::-1], writer)
+
+    @classmethod
+    def after(cls, commits: Sequence[Commit], writer: str) -> MergeState:
+        """What these commits, oldest first, leave in the table."""
         state = cls(complete=commits[0].version == 0)
         known: dict[int, MergeState] = {}
         for commit in commits:

@@ -9,130 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
 import dagster as dg
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DateType,
-    IntegralType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
-from de_resources.delta.literals import Scalar, identifier, literal
+from de_resources.delta.attribution import KeyIndex
+from de_resources.delta.dimensions import (
+    Box,
+    Dimension,
+    Members,
+    Positions,
+    TimeRange,
+    UnusablePartitionColumn,
+    instant,
+)
 from de_resources.errors import PermanentError
 
-
-class UnusablePartitionColumn(PermanentError):
-    """The type of a column cannot hold the partitions that the asset declares on it."""
-
-    def __init__(self, column: str, type_: DataType, why: str) -> None:
-        self.column, self.type, self.why = column, type_, why
-        super().__init__(f"The column `{column}` of type {type_.simpleString()} cannot carry these partitions: {why}.")
-
-
-@dataclass(frozen=True)
-class TimeRange:
-    """Half-open interval `[start, end)` of aware datetimes; `keys` are the partition keys inside it."""
-
-    column: str
-    start: datetime
-    end: datetime
-    keys: tuple[str, ...]
-
-    def predicate(self, type_: DataType, prefix: str = "") -> str:
-        """SQL for rows inside. Raises `UnusablePartitionColumn` where the type cannot express the bounds."""
-        name = prefix + identifier(self.column)
-        if isinstance(type_, StringType):
-            return f"{name} IN ({', '.join(literal(k) for k in self.keys)})"
-        low, high = (literal(self._bound(b, type_)) for b in (self.start, self.end))
-        cast = f"CAST({name} AS TIMESTAMP)" if isinstance(type_, TimestampNTZType) else name
-        return f"({cast} >= {low} AND {cast} < {high})"
-
-    def contains(self, value: Any) -> bool:
-        """Whether a Python value of the column (datetime, date or string) lies inside."""
-        if isinstance(value, datetime):
-            instant = value if value.tzinfo else value.replace(tzinfo=UTC)
-            return _instant(self.start) <= _instant(instant) < _instant(self.end)
-        if isinstance(value, date):
-            return self.start.date() <= value < self.end.date()
-        return value in self.keys
-
-    def _bound(self, bound: datetime, type_: DataType) -> Scalar:
-        if isinstance(type_, DateType):
-            if bound.timetz().replace(tzinfo=None) != time():
-                raise UnusablePartitionColumn(
-                    self.column, type_, f"{bound} is not a midnight, so a DATE cannot express it"
-                )
-            return bound.date()
-        if isinstance(type_, TimestampType | TimestampNTZType):
-            return bound
-        raise UnusablePartitionColumn(self.column, type_, "time partitions need TIMESTAMP, DATE or STRING")
-
-
-@dataclass(frozen=True)
-class Members:
-    """A set of static or dynamic partition keys."""
-
-    column: str
-    keys: tuple[str, ...]
-
-    def predicate(self, type_: DataType, prefix: str = "") -> str:
-        """SQL for rows inside, with the keys rendered in the column's own type."""
-        return f"{prefix}{identifier(self.column)} IN ({', '.join(literal(self._typed(k, type_)) for k in self.keys)})"
-
-    def contains(self, value: Any) -> bool:
-        """Whether a Python value of the column is one of the keys."""
-        return str(value) in self.keys
-
-    def _typed(self, key: str, type_: DataType) -> Scalar:
-        try:
-            if isinstance(type_, IntegralType):
-                return int(key)
-            if isinstance(type_, DateType):
-                return date.fromisoformat(key)
-        except ValueError:
-            raise UnusablePartitionColumn(
-                self.column, type_, f"the partition key {key[:80]!r} is no such value"
-            ) from None
-        if isinstance(type_, BooleanType) and key.lower() in ("true", "false"):
-            return key.lower() == "true"
-        if isinstance(type_, StringType):
-            return key
-        raise UnusablePartitionColumn(self.column, type_, f"the partition key {key[:80]!r} is no such value")
-
-
-@dataclass(frozen=True)
-class Positions:
-    """The interval `(after, last]` of a stream's positions in one of its sources."""
-
-    column: str
-    after: int
-    last: int
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """None of them is a partition's."""
-        return ()
-
-    def predicate(self, type_: DataType, prefix: str = "") -> str:  # noqa: ARG002 - positions are numbers
-        """SQL for rows inside."""
-        name = prefix + identifier(self.column)
-        return f"({name} > {literal(self.after)} AND {name} <= {literal(self.last)})"
-
-    def contains(self, value: Any) -> bool:
-        """Whether a position lies inside."""
-        return self.after < int(value) <= self.last
-
-
-Dimension = TimeRange | Members | Positions
-Box = tuple[Dimension, ...]
+__all__ = ["Box", "Members", "Slice", "Stretch", "TimeRange", "UnusablePartitionColumn", "make_slice"]
 
 
 @dataclass(frozen=True)
@@ -165,10 +61,11 @@ class Slice:
 
     def key_of(self, values: Mapping[str, Any]) -> str | None:
         """The partition key to which a row (or a file with these partition values) belongs; None when outside."""
-        # The few merged boxes first: most files of a long table belong to no key of a short range.
-        if not any(_inside(box, values) for box in self.boxes):
-            return None
-        return next((k for k, box in self.by_key.items() if _inside(box, values)), None)
+        return self._index.key_of(values)
+
+    @cached_property
+    def _index(self) -> KeyIndex:
+        return KeyIndex(self.by_key)
 
     def describe(self) -> str:
         """Short text for people: `2024-01-01` or `2024-01-01…2024-01-30 (30)`."""
@@ -194,15 +91,6 @@ class Stretch(Slice):
     def describe(self) -> str:
         """All of it: a retry may only be skipped where it would write the same."""
         return ", ".join(self.keys)
-
-
-def _instant(moment: datetime) -> float:
-    """Datetimes of one zone compare by their clock, which shows an hour twice as summer time ends; instants do not."""
-    return moment.timestamp()
-
-
-def _inside(box: Box, values: Mapping[str, Any]) -> bool:
-    return all(d.contains(values[d.column]) for d in box)
 
 
 def _conjunction(box: Box, schema: StructType, prefix: str = "") -> str:
@@ -263,7 +151,7 @@ def _merge_along(dimension: int, boxes: list[Box]) -> Iterable[Box]:
 
     def order(box: Box) -> Any:
         own = box[dimension]
-        return rest(box), _instant(own.start) if isinstance(own, TimeRange) else own.keys
+        return rest(box), instant(own.start) if isinstance(own, TimeRange) else own.keys
 
     for _, group in groupby(sorted(boxes, key=order), key=rest):
         members = list(group)
@@ -276,13 +164,18 @@ def _join(dimensions: Sequence[Dimension]) -> Iterable[Dimension]:
     if isinstance(current, Members):
         yield Members(current.column, tuple(k for d in dimensions for k in d.keys))
         return
+    # One dimension has one kind, and partition keys are never positions.
+    assert isinstance(current, TimeRange)  # noqa: S101
+    adjacent = [current]
     for following in dimensions[1:]:
-        # One dimension has one kind, and partition keys are never positions.
-        assert isinstance(current, TimeRange)  # noqa: S101
         assert isinstance(following, TimeRange)  # noqa: S101
-        if _instant(following.start) == _instant(current.end):
-            current = TimeRange(current.column, current.start, following.end, current.keys + following.keys)
-        else:
-            yield current
-            current = following
-    yield current
+        if instant(following.start) != instant(adjacent[-1].end):
+            yield _united(adjacent)
+            adjacent = []
+        adjacent.append(following)
+    yield _united(adjacent)
+
+
+def _united(ranges: Sequence[TimeRange]) -> TimeRange:
+    """One range over these, which follow each other."""
+    return TimeRange(ranges[0].column, ranges[0].start, ranges[-1].end, tuple(k for r in ranges for k in r.keys))

@@ -25,9 +25,9 @@ from de_resources.delta.crash_points import reach
 from de_resources.delta.frames import conform
 from de_resources.delta.merge import Ground, MergeRule
 from de_resources.delta.merge import merge as merge_rows
-from de_resources.delta.merge_state import AFTER, Entry, MergeState, facts
+from de_resources.delta.merge_state import AFTER, Entry, MergeState
 from de_resources.delta.restore import restore_held
-from de_resources.delta.stateful_plan import Basis, NoOrder, Plan, StateGone, Turn, planned
+from de_resources.delta.stateful_plan import Basis, LoggedPast, NoOrder, Plan, StateGone, Turn, planned
 from de_resources.delta.statements import stamped
 from de_resources.delta.table import Stamp, Table, TableMissing, Written
 from de_resources.delta.versions import VersionUnreadable
@@ -61,12 +61,12 @@ def merge(
         reason = f"this run had already committed the partition as version {newest.version}; nothing was repeated"
         seconds = time.monotonic() - started
         return Written(newest.version, commit, None, None, seconds, skipped=reason, repeated=True)
-    plan = planned(state, turn, table.name, log)
+    plan = planned(state, turn, table.name, LoggedPast(log, table.name) if log else None)
     ground = _ground(session, table, plan, stamp)
     if ground is not None:
         # What the table was then may lack a column that it has gained since.
         frame = conform(frame, table.name, ground.rows.schema, allow_new=evolve)
-    own = replace(stamp, facts=facts("merge", plan.after, plan.replay))
+    own = replace(stamp, facts=plan.merging)
     written = merge_rows(session, table, frame, own, rule=rule, slice_=None, evolve=evolve, ground=ground)
     if written.commit is None:
         written = _mark(session, table, written, own)
@@ -130,7 +130,7 @@ def _ground(session: SparkSession, table: Table, plan: Plan, stamp: Stamp) -> Gr
 def _clear(session: SparkSession, table: Table, plan: Plan, stamp: Stamp) -> None:
     """Remove all rows. Not a restore of the empty table: its version may be gone, and a way out has to remain."""
     reach("before_commit", table.name)
-    with stamped(session, replace(stamp, facts=facts("clear", None, plan.awaited))) as own:
+    with stamped(session, replace(stamp, facts=plan.taking_back)) as own:
         own.sql(f"DELETE FROM {table.sql}").collect()
     reach("after_commit", table.name)
 
@@ -138,7 +138,7 @@ def _clear(session: SparkSession, table: Table, plan: Plan, stamp: Stamp) -> Non
 def _restore(session: SparkSession, table: Table, version: int, plan: Plan, stamp: Stamp) -> None:
     """Take the rows back, and not the settings: Delta would also undo a retention that was raised since."""
     before = table.properties_now()
-    restore_held(session, table, version, replace(stamp, facts=facts("restore", plan.after, plan.awaited)))
+    restore_held(session, table, version, replace(stamp, facts=plan.taking_back))
     after = table.properties_now()
     changed = {name: value for name, value in before.items() if after.get(name) != value}
     if changed:

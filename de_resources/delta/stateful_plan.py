@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import dagster as dg
 
 from de_resources.delta.log import Commit, TableLog
-from de_resources.delta.merge_state import Entry, MergeState
+from de_resources.delta.merge_state import Entry, MergeState, facts
 from de_resources.delta.versions import VersionUnreadable, version_to_read
 from de_resources.errors import PermanentError, TransientError
 
@@ -121,11 +122,47 @@ class Plan:
         """The partition on which the merge builds."""
         return self.kept[-1] if self.kept else None
 
+    @property
+    def taking_back(self) -> dict[str, Any]:
+        """What the stamp of the commit before the merge says."""
+        return facts("clear", None, self.awaited) if self.clear else facts("restore", self.after, self.awaited)
 
-def planned(state: MergeState, turn: Turn, table: str, log: TableLog | None) -> Plan:
-    """What the turn has to do in this state of the table.
+    @property
+    def merging(self) -> dict[str, Any]:
+        """What the stamp of the merge says."""
+        return facts("merge", self.after, self.replay)
 
-    Raises `ReplayFirst`, `StateMoved`, `StateGone` and `WouldUndo`. Reads the log and looks for files; scans nothing.
+
+class Past(Protocol):
+    """What a plan asks of a table beside its state."""
+
+    def holds_rows(self) -> bool:
+        """Whether there is anything to clear."""
+
+    def readable(self, version: int) -> int:
+        """The version that holds the rows of `version`. Raises `VersionUnreadable`."""
+
+
+@dataclass(frozen=True)
+class LoggedPast:
+    """The past of a table that exists: its log is read and its files are looked for, nothing is scanned."""
+
+    log: TableLog
+    table: str
+
+    def holds_rows(self) -> bool:
+        """Whether the newest version has a file."""
+        return bool(self.log.files().num_rows)
+
+    def readable(self, version: int) -> int:
+        """As `version_to_read`."""
+        return version_to_read(self.log, self.table, version)
+
+
+def planned(state: MergeState, turn: Turn, table: str, past: Past | None) -> Plan:
+    """What the turn has to do in this state of the table; no past: the table does not exist.
+
+    Raises `ReplayFirst`, `StateMoved`, `StateGone` and `WouldUndo`.
     """
     _require_basis(state, turn, table)
     state.require_replayed(table, turn.key, turn.order[: turn.order.index(turn.key)])
@@ -136,10 +173,10 @@ def planned(state: MergeState, turn: Turn, table: str, log: TableLog | None) -> 
     if not kept and not state.complete and not turn.is_first:
         raise StateGone(table, turn.key, "the log no longer tells which partitions came before it", turn.order[0])
     plan = Plan(kept, awaited, replay)
-    if log is not None and not kept and (later or turn.is_first) and log.files().num_rows:
+    if past is not None and not kept and (later or turn.is_first) and past.holds_rows():
         plan = replace(plan, clear=True)
-    elif log is not None and kept and later:
-        plan = replace(plan, back_to=_readable(log, table, turn, later[0].version - 1))
+    elif past is not None and kept and later:
+        plan = replace(plan, back_to=_readable(past, table, turn, later[0].version - 1))
     _require_own(state, turn, table, plan)
     return plan
 
@@ -150,9 +187,9 @@ def _require_basis(state: MergeState, turn: Turn, table: str) -> None:
         raise StateMoved(table, basis.key)
 
 
-def _readable(log: TableLog, table: str, turn: Turn, version: int) -> int:
+def _readable(past: Past, table: str, turn: Turn, version: int) -> int:
     try:
-        return version_to_read(log, table, version)
+        return past.readable(version)
     except VersionUnreadable as error:
         why = f"that was version {version}, and {error.reason}"
         raise StateGone(table, turn.key, why, turn.order[0]) from None

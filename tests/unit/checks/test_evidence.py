@@ -75,6 +75,7 @@ def test_a_write_that_replaces_its_only_slice_counted_everything(
     assert source(instance) == WRITE
 
 
+@pytest.mark.pattern("online_observer")
 def test_counters_of_a_range_acquit_every_key_and_convict_none(instance: dg.DagsterInstance) -> None:
     wrote(instance, OVERWRITE, CLEAN, "a", slice="a…b (2)")
     assert source(instance, "a") == WRITE

@@ -24,7 +24,7 @@ def table(lake: Path) -> MakeTable:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def stamp() -> MakeStamp:
     """`stamp()` is a write of a new run; `stamp(run="a")` twice is a write and its retry."""
 

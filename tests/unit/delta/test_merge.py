@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Callable
 from datetime import date
 from typing import Any
 
 import dagster as dg
 import pandera.pyspark as pa
+import pyarrow as arrow
 import pyspark.sql.types as T
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from de_resources.contract import Contract
 from de_resources.delta.crash_points import at
-from de_resources.delta.merge import MergeRule, UnmergeableRows, merge
+from de_resources.delta.merge import CHANGE, MergeRule, UnmergeableRows, compared, merge
 from de_resources.delta.slices import make_slice
 from de_resources.delta.table import Stamp, Table, Written
 from de_resources.errors import PermanentError
@@ -40,6 +42,22 @@ class Merging:
     def __call__(self, rows: list[Any], rule: MergeRule = RULE, schema: str = SCHEMA, **options: Any) -> Written:
         frame = self.spark.createDataFrame(rows, schema).coalesce(1)
         return merge(self.spark, self.table, frame, self.stamp(), rule=rule, **({"slice_": None} | options))
+
+    def seed(self, **columns: list[Any]) -> None:
+        """Rows that are there before, written without an engine."""
+        write_deltalake(
+            self.table.uri, arrow.table(columns), partition_by=list(self.table.partitioned_by) or None, mode="append"
+        )
+
+    def seed_rows(self, *rows: Row) -> None:
+        """The same, in the schema of most tests."""
+        ids, orders, texts, marks = map(list, zip(*rows, strict=True))
+        self.seed(
+            id=arrow.array(ids, arrow.int64()),
+            seq=arrow.array(orders, arrow.int64()),
+            text=arrow.array(texts, arrow.string()),
+            gone=arrow.array(marks, arrow.bool_()),
+        )
 
     def rows(self) -> list[tuple[Any, ...]]:
         return sorted((tuple(r) for r in self.table.read(self.spark).collect()), key=repr)
@@ -75,17 +93,6 @@ def test_insert_update_and_soft_delete_are_one_commit_and_a_replay_is_none(mergi
     assert merging([]).rows == 0
 
 
-def test_the_last_of_several_changes_counts_and_an_older_one_never_wins(merging: Merging) -> None:
-    merging([(1, 5, "five", False), (1, 7, "seven", False), (1, 6, "six", True), (1, 7, "seven", False)])
-    assert merging.rows() == [(1, 7, "seven", False)]
-    before = merging.version
-    late = merging([(1, 6, "late", True), (2, None, "unordered", False)])
-    assert late.changes == {"stale": 1, "insert": 1}
-    merging([(1, None, "unordered", False)])
-    assert merging.rows() == [(1, 7, "seven", False), (2, None, "unordered", False)]
-    assert merging.version == before + 1
-
-
 @pytest.mark.parametrize(
     ("rows", "rule", "problem", "example"),
     [
@@ -99,7 +106,7 @@ def test_the_last_of_several_changes_counts_and_an_older_one_never_wins(merging:
 def test_rows_that_cannot_be_merged_show_their_keys(
     merging: Merging, rows: list[Row], rule: MergeRule, problem: str, example: str
 ) -> None:
-    merging([(9, 1, "kept", False)])
+    merging.seed_rows((9, 1, "kept", False))
     before = merging.version
     with pytest.raises(UnmergeableRows, match=problem) as caught:
         merging(rows, rule)
@@ -123,17 +130,22 @@ def test_personal_keys_are_not_shown(spark: SparkSession, table: MakeTable, stam
     assert caught.value.examples == ["email=•••"]
 
 
-def test_keys_of_several_columns_and_null_values_compare_safely(merging: Merging) -> None:
-    rule, schema = MergeRule(("a", "b")), "a int, b string, v int"
-    merging([(1, "x", None), (1, "y", 2)], rule, schema)
-    written = merging([(1, "x", 1), (1, "y", None)], rule, schema)
-    assert written.changes == {"update": 2}
-    assert merging.rows() == [(1, "x", 1), (1, "y", None)]
-    assert merging([(1, "x", 1), (1, "y", None)], rule, schema).skipped
+def kinds(spark: SparkSession, source: list[Any], target: list[Any], schema: str, rule: MergeRule) -> dict[Any, str]:
+    """What has to happen to each row, by its first column, without a table."""
+    frames = (spark.createDataFrame(rows, schema).coalesce(1) for rows in (source, target))
+    return {row[0]: row[CHANGE] for row in compared(*frames, rule).collect()}
+
+
+def test_keys_of_several_columns_and_null_values_compare_safely(spark: SparkSession) -> None:
+    rule, schema = MergeRule(("v", "b")), "v int, b string, c int, d int"
+    target = [(1, "x", None, 1), (2, "x", 2, 1), (3, "x", None, 1), (4, "x", 4, 1), (5, "x", 5, 1)]
+    source = [(1, "x", 1, 1), (2, "x", None, 1), (3, "x", None, 1), (4, "x", 4, 1), (5, "y", 5, 1)]
+    found = kinds(spark, source, target, schema, rule)
+    assert found == {1: "update", 2: "update", 3: "same", 4: "same", 5: "insert"}
 
 
 def test_halves_of_the_upsert(merging: Merging) -> None:
-    merging([(1, 1, "a", False)])
+    merging.seed_rows((1, 1, "a", False))
     assert merging([(1, 2, "A", False), (2, 2, "B", False)], MergeRule(("id",), insert=False)).changes == {
         "update": 1,
         "ignored": 1,
@@ -147,7 +159,7 @@ def test_halves_of_the_upsert(merging: Merging) -> None:
 
 def test_a_table_of_keys_only(merging: Merging) -> None:
     rule = MergeRule(("id",), vanished="delete")
-    merging([(1,), (2,)], rule, "id long")
+    merging.seed(id=[1, 2])
     assert merging([(2,), (3,)], rule, "id long").changes == {"insert": 1, "delete": 1}
     assert merging.rows() == [(2,), (3,)]
 
@@ -161,11 +173,8 @@ class TestVanished:
     ) -> None:
         merging = Merging(spark, table(partitioned_by=layout), stamp)
         rule, schema = MergeRule(("id",), vanished="delete"), "id long, day date, text string"
-        for number in (1, 2):
-            slice_ = make_slice([f"2024-01-0{number}"], self.DAYS, "day")
-            day = date(2024, 1, number)
-            written = merging([(10 * number, day, "a"), (10 * number + 1, day, "b")], rule, schema, slice_=slice_)
-            assert written.rows == 2
+        merging.seed(id=[10, 11, 20, 21], day=[date(2024, 1, n) for n in (1, 1, 2, 2)], text=["a", "b", "a", "b"])
+        slice_ = make_slice(["2024-01-02"], self.DAYS, "day")
         written = merging([(20, date(2024, 1, 2), "A")], rule, schema, slice_=slice_)
         assert written.changes == {"update": 1, "delete": 1}
         assert written.rows == 1
@@ -177,7 +186,7 @@ class TestVanished:
 
     def test_a_soft_delete_marks_them_once(self, merging: Merging) -> None:
         rule = MergeRule(("id",), deleted="gone", vanished="delete")
-        merging([(1, 1, "a", False), (2, 1, "b", False)], rule)
+        merging.seed_rows((1, 1, "a", False), (2, 1, "b", False))
         assert merging([(1, 1, "a", False)], rule).changes == {"vanished": 1}
         assert merging.rows() == [(1, 1, "a", False), (2, 1, "b", True)]
         assert merging([(1, 1, "a", False)], rule).skipped
@@ -187,7 +196,7 @@ def test_a_merge_touches_only_files_that_can_match(spark: SparkSession, table: M
     days = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
     merging = Merging(spark, table(partitioned_by=("day",)), stamp)
     rule, schema = MergeRule(("id",)), "id long, day date, text string"
-    merging([(n, date(2024, 1, n), "a") for n in range(1, 6)], rule, schema)
+    merging.seed(id=list(range(1, 6)), day=[date(2024, 1, n) for n in range(1, 6)], text=["a"] * 5)
     log = merging.table.log()
     assert log is not None
     before = set(log.files().column("path").to_pylist())
@@ -202,7 +211,7 @@ def test_a_row_inserted_by_somebody_else_in_between_is_not_duplicated_and_a_newe
     merging: Merging,
 ) -> None:
     """Another engine may commit between the comparison and the MERGE where no lock is possible (object stores)."""
-    merging([(1, 1, "a", False)])
+    merging.seed_rows((1, 1, "a", False))
     target = merging.table.sql
 
     def interfere(_: str) -> None:
@@ -213,18 +222,16 @@ def test_a_row_inserted_by_somebody_else_in_between_is_not_duplicated_and_a_newe
     assert merging.rows() == [(1, 1, "a", False), (2, 9, "newer", False), (3, 5, "ours", False)]
 
 
-def test_the_stamp_does_not_stay_in_the_session(merging: Merging) -> None:
-    merging([(1, 1, "a", False)])
-    assert merging.spark.conf.get("spark.databricks.delta.commitInfo.userMetadata", None) is None
-    log = merging.table.log()
-    assert log is not None
-    assert log.commits(1)[0].stamp["writer"] == "silver/rows"
-
-
-def test_a_location_with_braces(spark: SparkSession, table: MakeTable, stamp: MakeStamp) -> None:
+def test_nothing_of_a_merge_stays_in_the_session(spark: SparkSession, table: MakeTable, stamp: MakeStamp) -> None:
+    """Neither the stamp nor the comparison; the location's name is no template."""
     merging = Merging(spark, table("odd {x} `name`"), stamp)
     merging([(1, 1, "a", False)])
     assert merging.rows() == [(1, 1, "a", False)]
+    assert spark.conf.get("spark.databricks.delta.commitInfo.userMetadata", None) is None
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
+    log = merging.table.log()
+    assert log is not None
+    assert log.commits(1)[0].stamp["writer"] == "silver/rows"
 
 
 @pytest.mark.parametrize(
@@ -236,46 +243,92 @@ def test_a_rule_about_other_columns_is_refused(merging: Merging, rule: MergeRule
         merging([(1, 1, "a", False)], rule)
 
 
-@st.composite
-def batches(draw: st.DrawFn) -> list[list[tuple[int, int, str, bool]]]:
-    """Batches without ties: the text follows from key and order."""
-    change = st.tuples(st.integers(1, 5), st.integers(1, 12), st.booleans())
-    found: Any = draw(st.lists(st.lists(change, max_size=8), min_size=2, max_size=3))
-    return [[(key, seq, f"{key}@{seq}", (key * seq) % 3 == 0) for key, seq, _ in batch] for batch in found]
+WORLDS = 200
+WORLD_SCHEMA = f"world int, {SCHEMA}"
+WORLD_RULE = MergeRule(("world", "id"), order="seq", deleted="gone")
 
 
-@settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
-@given(found=batches(), number=st.uuids())
-def test_batches_do_what_they_do_to_a_dictionary(
-    spark: SparkSession,
-    table: MakeTable,
-    stamp: MakeStamp,
-    found: list[list[tuple[int, int, str, bool]]],
-    number: object,
-) -> None:
-    merging = Merging(spark, table(f"t{number}"), stamp)
-    model: dict[int, tuple[int, int, str, bool]] = {}
-    for batch in found:
-        written = merging(batch)
-        counts = dict.fromkeys(("insert", "update", "soft_delete", "arrived_deleted", "stale"), 0)
-        last = {key: row for row in sorted(batch, key=lambda r: r[1]) for key in [row[0]]}
+def drawn(chance: random.Random) -> list[Row]:
+    """Up to eight changes of up to five keys, exact repetitions among them; without ties: a row follows from key and order."""
+    changes = []
+    for _ in range(chance.randint(0, 8)):
+        key, order = chance.randint(1, 5), chance.choice([None, *range(1, 13)])
+        text = None if (key, order) == (1, 4) else f"{key}@{order}"
+        changes.append((key, order, text, {0: True, 1: None}.get((3 * key + (order or 1)) % 5, False)))
+    return changes
+
+
+class Dictionary:
+    """What one world's table is, kept by hand: a change without an order is older than any other."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int | None, Row] = {}
+
+    def merge(self, batch: list[Row], rule: MergeRule) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        last = {row[0]: row for row in sorted(batch, key=_age)}
         for key, row in last.items():
-            old = model.get(key)
-            if old is None:
-                counts["arrived_deleted" if row[3] else "insert"] += 1
-            elif row[1] < old[1]:
-                counts["stale"] += 1
-            elif row != old:
-                counts["soft_delete" if row[3] and not old[3] else "update"] += 1
-            if (old is None and not row[3]) or (old is not None and row[1] >= old[1]):
-                model[key] = row
-        assert written.changes == {k: n for k, n in counts.items() if n}
-        assert written.rows == len(batch)
-        assert merging.rows() == sorted(model.values(), key=repr)
+            kind = _kind(row, self.rows.get(key), rule)
+            counts[kind] += 1
+            if kind in ("insert", "update", "soft_delete"):
+                self.rows[key] = row
+        if rule.vanished == "delete":
+            gone = [k for k, row in self.rows.items() if k not in last and not row[3]]
+            counts["vanished"] += len(gone)
+            for key in gone:
+                self.rows[key] = (*self.rows[key][:3], True)
+        return counts
 
 
-def test_the_cached_comparison_is_given_back(merging: Merging) -> None:
-    merging([(1, 1, "a", False)])
-    assert merging.spark._jsparkSession.sharedState().cacheManager().isEmpty()
+def _age(row: Row) -> int:
+    return -1 if row[1] is None else row[1]
+
+
+def _kind(row: Row, old: Row | None, rule: MergeRule) -> str:
+    if old is None:
+        return "arrived_deleted" if row[3] else "insert" if rule.insert else "ignored"
+    if row == old:
+        return "same"
+    if _age(row) < _age(old):
+        return "stale"
+    if not rule.update:
+        return "ignored"
+    return "soft_delete" if row[3] and not old[3] else "update"
+
+
+def test_batches_do_what_they_do_to_a_dictionary(merging: Merging) -> None:
+    """Two hundred worlds in one table, three batches each: every world's rows, and the counts of all."""
+    chance = random.Random(12)  # noqa: S311 - the same worlds in every run
+    worlds = [Dictionary() for _ in range(WORLDS)]
+    for _ in range(3):
+        batches = [drawn(chance) for _ in worlds]
+        rows = [(world, *row) for world, batch in enumerate(batches) for row in batch]
+        written = merging(rows, WORLD_RULE, WORLD_SCHEMA)
+        counts = sum((w.merge(batch, WORLD_RULE) for w, batch in zip(worlds, batches, strict=True)), Counter[str]())
+        assert counts.keys() >= {"insert"}
+        assert written.changes == {kind: n for kind, n in counts.items() if n and kind != "same"}
+        assert written.rows == len(rows)
+        found = merging.rows()
+        assert found == sorted(((n, *row) for n, w in enumerate(worlds) for row in w.rows.values()), key=repr)
+    assert counts.keys() >= {"insert", "update", "soft_delete", "arrived_deleted", "stale", "same"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"insert": False}, {"update": False}, {"vanished": "delete"}, {"vanished": "delete", "update": False}],
+    ids=lambda options: " ".join(f"{k}={v}" for k, v in options.items()),
+)
+def test_every_rule_names_what_it_does_to_a_dictionary(spark: SparkSession, options: dict[str, Any]) -> None:
+    """The same worlds without a table: what has to happen to each row by rules that few tables have."""
+    rule = MergeRule(("world", "id"), order="seq", deleted="gone", **options)
+    chance = random.Random(13)  # noqa: S311 - the same worlds in every run
+    source, target, expected = [], [], Counter[str]()
+    for number in range(WORLDS):
+        world, (before, batch) = Dictionary(), (drawn(chance), drawn(chance))
+        world.merge(before, WORLD_RULE)
+        target += [(number, *row) for row in world.rows.values()]
+        source += [(number, *row) for row in batch]
+        expected += world.merge(batch, rule)
+    frames = (spark.createDataFrame(rows, WORLD_SCHEMA).coalesce(1) for rows in (source, target))
+    found = compared(*frames, rule).groupBy(CHANGE).count().collect()
+    assert {row[CHANGE]: row["count"] for row in found} == expected

@@ -1,14 +1,19 @@
-"""Stateful Merger: partitions that build on each other, run again in the middle, against the same fold in plain Python."""
+"""Stateful Merger on a table: what the plans of `test_stateful_plan` do to rows, files and commits of the engine.
+
+Every test begins with a copy of one table that holds three days.
+"""
 
 from __future__ import annotations
 
-import random
+import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from de_resources.delta.crash_points import at
@@ -17,7 +22,7 @@ from de_resources.delta.maintenance import compact, vacuum
 from de_resources.delta.merge import MergeRule, UnmergeableRows
 from de_resources.delta.merge_state import MergeState, ReplayFirst
 from de_resources.delta.stateful_merge import merge, read
-from de_resources.delta.stateful_plan import StateGone, StateMoved, Turn, WouldUndo
+from de_resources.delta.stateful_plan import Basis, StateGone, StateMoved, Turn, WouldUndo
 from de_resources.delta.table import Stamp, Table, Written
 
 pytestmark = pytest.mark.pattern("stateful_merger")
@@ -26,9 +31,16 @@ MakeTable = Callable[..., Table]
 MakeStamp = Callable[..., Stamp]
 Row = tuple[int | None, str, bool]
 
+WRITER = "silver/rows"
 SCHEMA = "id long, text string, gone boolean"
 RULE = MergeRule(("id",), deleted="gone")
-DAYS = tuple(f"2024-01-{n:02}" for n in range(1, 11))
+DAYS = tuple(f"2024-01-{n:02}" for n in range(1, 7))
+BROUGHT: dict[int, list[Row]] = {
+    1: [(1, "day 1", False), (0, "day 1", False), (7, "day 1", False)],
+    2: [(2, "day 2", False), (0, "day 2", False), (7, "day 2", True), (8, "never here", True)],
+    3: [(3, "day 3", False), (9, "day 3", False)],  # only a new file, which leaves something to compact
+    4: [(4, "day 4", False), (0, "day 4", False), (2, "day 4", True)],
+}
 
 
 class History:
@@ -36,7 +48,7 @@ class History:
 
     def __init__(self, spark: SparkSession, table: Table, stamp: MakeStamp) -> None:
         self.spark, self.table, self.stamp = spark, table, stamp
-        self.days: dict[int, list[Row]] = {n: [(n, f"day {n}", False), (0, f"day {n}", False)] for n in range(1, 11)}
+        self.days = dict(BROUGHT)
 
     def run(self, day: int, run: str | None = None, **turn: Any) -> Written:
         frame = self.spark.createDataFrame(self.days[day], SCHEMA).coalesce(1)
@@ -65,11 +77,20 @@ class History:
     def rows(self) -> list[Row]:
         return sorted((tuple(r) for r in self.table.read(self.spark).collect()), key=repr)
 
+    def after(self, *days: int) -> list[Row]:
+        """The rows that a reader of these days gets."""
+        frame, _ = read(self.spark, self.table, WRITER, [DAYS[day - 1] for day in days], DAYS)
+        return sorted((tuple(r) for r in frame.collect()), key=repr)
+
     @property
     def log(self) -> TableLog:
         log = self.table.log()
         assert log is not None
         return log
+
+    @property
+    def files(self) -> set[str]:
+        return set(self.log.files().column("path").to_pylist())
 
     @property
     def operations(self) -> list[str]:
@@ -78,15 +99,27 @@ class History:
 
     @property
     def state(self) -> MergeState:
-        return MergeState.of(self.log, "silver/rows")
+        return MergeState.of(self.log, WRITER)
 
     def keys(self) -> list[str]:
         return [e.key for e in self.state.entries]
 
 
+@pytest.fixture(scope="module")
+def three_days(spark: SparkSession, stamp: MakeStamp, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """The table from which all others are copied."""
+    history = History(spark, Table("silver.rows", str(tmp_path_factory.mktemp("three_days") / "rows")), stamp)
+    history.fill([1, 2, 3])
+    assert history.operations == ["CREATE TABLE", "MERGE", "MERGE", "MERGE"], "a normal run restores nothing"
+    assert history.rows() == history.clean([1, 2, 3])
+    return history
+
+
 @pytest.fixture
-def history(spark: SparkSession, table: MakeTable, stamp: MakeStamp) -> History:
-    return History(spark, table(), stamp)
+def history(three_days: History, table: MakeTable, stamp: MakeStamp) -> History:
+    copied = table()
+    shutil.copytree(three_days.table.uri, copied.uri)
+    return History(three_days.spark, copied, stamp)
 
 
 def _fail(_: str) -> None:
@@ -96,65 +129,53 @@ def _fail(_: str) -> None:
 def test_a_rerun_of_day_three_and_the_days_after_it_equal_one_clean_run_compactions_in_between(
     history: History,
 ) -> None:
-    """Random inserts, updates and soft deletes; day 3 is corrected before it is run again."""
-    chance = random.Random(7)  # noqa: S311 - the same days in every run
-    for day in history.days:
-        # Days of new ids only add a file, and so leave something to compact.
-        ids = range(100 * day, 100 * day + 3) if day in (2, 5, 10) else chance.sample(range(12), 5)
-        history.days[day] = [(i, f"{day}/{i}", chance.random() < 0.3) for i in ids]
-    for day in history.days:
-        history.run(day)
-        if day in (2, 5, 10):
-            compact(history.spark, history.table, history.stamp())
-    assert history.rows() == history.clean(range(1, 11))
-    assert history.operations.count("OPTIMIZE") == 3
-    assert not {"RESTORE", "DELETE"} & set(history.operations), "a normal run restores nothing"
-    assert history.keys() == list(DAYS)
+    """Inserts, updates and soft deletes; day 3 is corrected before it is run again."""
+    compact(history.spark, history.table, history.stamp())
+    fourth = history.run(4, run="a")
+    retry = history.run(4, run="a")
+    assert "already committed" in str(retry.skipped)
+    assert retry.version == fourth.version == history.log.version
+    assert history.rows() == history.clean([1, 2, 3, 4])
+    assert history.keys() == list(DAYS[:4])
+    assert history.after() == []
+    assert [history.after(n) for n in (1, 3)] == [history.clean([1]), history.clean([1, 2, 3])]
+    assert history.after(2, 6) == history.clean([1, 2, 3, 4]), "what was asked for last counts"
 
     history.days[3] = [(1, "corrected", False), (99, "new", False)]
     written = history.run(3)
-    assert written.details["stateful/replay"] == list(DAYS[3:])
-    assert written.details["stateful/after"] == DAYS[1]
+    assert written.details == {
+        "slice": DAYS[2],
+        "stateful/after": DAYS[1],
+        "stateful/taken_back": f"to version {history.state.entries[1].version}",
+        "stateful/replay": [DAYS[3]],
+    }
     assert history.rows() == history.clean([1, 2, 3])
-    history.fill(range(4, 11))
-    assert history.rows() == history.clean(range(1, 11))
-    assert history.state.replay == ()
-    assert history.operations.count("RESTORE") == 1
-
-
-def test_the_first_partition_clears_the_table_and_marks_the_rest(history: History) -> None:
-    history.fill([1, 2, 3])
-    history.days[1] = [(50, "corrected", False)]
-    written = history.run(1)
-    assert (written.details["stateful/taken_back"], written.details["stateful/after"]) == ("cleared", "nothing")
-    assert history.rows() == [(50, "corrected", False)]
-    assert history.state.replay == DAYS[1:3]
-    history.fill([2, 3])
-    assert history.rows() == history.clean([1, 2, 3])
-
-
-def test_later_partitions_wait_for_the_replay_of_earlier_ones_and_a_gap_in_the_calendar_is_none(
-    history: History,
-) -> None:
-    history.fill([1, 2, 4])  # nobody ever ran day 3, and nobody waits for it
-    history.run(2)
-    before = history.log.version
-    with pytest.raises(ReplayFirst, match=f"up to `{DAYS[6]}` are not in it again: `{DAYS[3]}`") as caught:
-        history.run(7)
-    assert caught.value.missing == (DAYS[3],)
-    assert history.log.version == before
-    history.fill([4])
-    assert history.rows() == history.clean([1, 2, 4])
-    late = history.run(3)  # for the first time, though a later day is in
-    assert late.details["stateful/replay"] == [DAYS[3]]
+    with pytest.raises(ReplayFirst):
+        history.after(4)
     history.fill([4])
     assert history.rows() == history.clean([1, 2, 3, 4])
+    assert history.state.replay == ()
+    assert history.operations[4:] == ["OPTIMIZE", "MERGE", "RESTORE", "MERGE", "MERGE"]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("first", [1, 2], ids=["after clearing", "after restoring"])
+def test_a_crash_between_taking_back_and_merging_heals_by_running_again(history: History, first: int) -> None:
+    with at("after_commit", _fail), pytest.raises(ConnectionError):
+        history.run(first)
+    assert history.operations[-1] == {1: "DELETE", 2: "RESTORE"}[first]
+    assert history.rows() == history.clean(range(1, first)), "the partition and all later ones are out"
+    assert history.state.replay == DAYS[first - 1 : 3]
+    with pytest.raises(ReplayFirst):
+        history.run(3)
+    history.fill([first])
+    assert history.rows() == history.clean(range(1, first + 1))
+    assert history.state.replay == DAYS[first:3]
 
 
 def test_a_vacuumed_version_is_refused_before_anything_changes_and_the_first_partition_is_the_way_out(
     history: History,
 ) -> None:
-    history.fill([1, 2, 3])
     vacuum(history.spark, history.table, history.stamp(), retention=timedelta())
     assert history.operations[-1] == "VACUUM END"
     before = history.log.version
@@ -164,49 +185,29 @@ def test_a_vacuumed_version_is_refused_before_anything_changes_and_the_first_par
         history.run(2)
     assert caught.value.first == DAYS[0]
     with pytest.raises(StateGone, match="vacuumed"):
-        read(history.spark, history.table, "silver/rows", [DAYS[0]], DAYS)
+        history.after(1)
     assert history.log.version == before
     assert history.rows() == history.clean([1, 2, 3])
     history.fill([4])  # a normal run needs no old version
-    history.run(1)
-    history.fill([2, 3, 4])
-    assert history.rows() == history.clean([1, 2, 3, 4])
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("first", [1, 2], ids=["after clearing", "after restoring"])
-def test_a_crash_between_taking_back_and_merging_heals_by_running_again(history: History, first: int) -> None:
-    history.fill([1, 2, 3])
-    with at("after_commit", _fail), pytest.raises(ConnectionError):
-        history.run(first)
-    assert history.operations[-1] in ("RESTORE", "DELETE")
-    assert history.rows() == history.clean(range(1, first)), "the partition and all later ones are out"
-    assert history.state.replay == DAYS[first - 1 : 3]
-    with pytest.raises(ReplayFirst):
-        history.run(3)
-    history.fill(range(first, 4))
-    assert history.rows() == history.clean([1, 2, 3])
-    assert history.state.replay == ()
+    history.days[1] = [(50, "corrected", False)]
+    cleared = history.run(1).details
+    assert (cleared["stateful/taken_back"], cleared["stateful/after"]) == ("cleared", "nothing")
+    assert history.rows() == [(50, "corrected", False)]
+    assert history.state.replay == DAYS[1:4]
 
 
 def test_a_day_that_changes_nothing_has_its_place_in_the_order(history: History) -> None:
-    history.days[2] = history.days[1]
-    history.days[3] = []
-    history.fill([1])
-    before = {f for f in history.log.files().column("path").to_pylist()}
-    history.fill([2, 3])
-    assert {f for f in history.log.files().column("path").to_pylist()} == before, "no file was written"
-    history.fill([4])
-    assert history.keys() == list(DAYS[:4])
-    assert history.run(3).details["stateful/replay"] == [DAYS[3]]
-    history.days[2] = [(1, "it changes after all", False)]
-    assert history.run(2).details["stateful/replay"] == [DAYS[2], DAYS[3]]
-    history.fill([3, 4])
+    history.days |= {4: history.days[3], 5: []}
+    before = history.files
+    history.fill([4, 5])
+    assert history.files == before, "no file was written"
+    assert history.keys() == list(DAYS[:5])
+    history.days[4] = [(1, "it changes after all", False)]
+    assert history.run(4).details["stateful/replay"] == [DAYS[4]]
     assert history.rows() == history.clean([1, 2, 3, 4])
 
 
 def test_what_cannot_be_merged_takes_nothing_back(history: History) -> None:
-    history.fill([1, 2, 3])
     before = history.log.version
     history.days[2] = [(None, "no key", False)]
     with pytest.raises(UnmergeableRows):
@@ -215,92 +216,58 @@ def test_what_cannot_be_merged_takes_nothing_back(history: History) -> None:
 
 
 def test_what_others_changed_is_not_undone_unseen(history: History) -> None:
-    target = history.table.sql
-    history.fill([1])
-    history.spark.sql(f"DELETE FROM {target} WHERE id = 1")
-    history.fill([2, 3])
-    history.spark.sql(f"DELETE FROM {target} WHERE id = 2")
+    history.spark.sql(f"DELETE FROM {history.table.sql} WHERE id = 2")
     erased = history.log.version
     with pytest.raises(WouldUndo, match=f"version {erased} \\(DELETE\\).*`de/stateful_undo: {erased}`"):
-        history.run(2)
+        history.run(3)
     assert history.log.version == erased
-    history.run(2, undo=erased)
-    history.fill([3])
-    assert history.rows() == [r for r in history.clean([1, 2, 3]) if r[0] != 1], "what lies before it stays"
-    with pytest.raises(WouldUndo):
-        history.run(1)
+    history.run(3, undo=erased)
+    assert history.rows() == history.clean([1, 2, 3])
 
 
 def test_a_restore_by_hand_and_the_tables_settings_are_understood(history: History) -> None:
-    history.fill([1, 2, 3])
+    history.table.set_properties(history.spark, {"delta.deletedFileRetentionDuration": "interval 30 days"})
+    history.run(3)
+    assert history.operations[-3:] == ["RESTORE", "SET TBLPROPERTIES", "MERGE"]
+    assert history.table.properties_now()["delta.deletedFileRetentionDuration"] == "interval 30 days"
+    assert history.rows() == history.clean([1, 2, 3])
     history.spark.sql(f"RESTORE TABLE {history.table.sql} TO VERSION AS OF {history.state.entries[0].version}")
     assert (history.keys(), history.state.replay) == ([DAYS[0]], DAYS[1:3])
-    history.fill([2])
-    history.table.set_properties(history.spark, {"delta.deletedFileRetentionDuration": "interval 30 days"})
-    history.run(2)
-    assert history.table.properties_now()["delta.deletedFileRetentionDuration"] == "interval 30 days"
-    assert history.rows() == history.clean([1, 2])
 
 
-def test_a_log_that_no_longer_reaches_back_refuses_old_partitions_and_takes_new_ones(
-    spark: SparkSession, table: MakeTable, stamp: MakeStamp
-) -> None:
-    history = History(spark, table(properties={"delta.checkpointInterval": "2"}), stamp)
-    history.fill([1, 2, 3])
-    log = Path(history.table.uri) / "_delta_log"
-    for version in range(2):
-        (log / f"{version:020}.json").unlink()
+def test_a_log_that_no_longer_reaches_back_refuses_old_partitions(history: History) -> None:
+    DeltaTable(history.table.uri).create_checkpoint()
+    for version in range(3):
+        (Path(history.table.uri) / "_delta_log" / f"{version:020}.json").unlink()
     assert not history.state.complete
-    history.fill([4])
     before = history.log.version
     with pytest.raises(StateGone, match="the log no longer tells which partitions"):
         history.run(2)
+    with pytest.raises(StateGone, match="the log no longer tells which partitions"):
+        history.after(2)
     assert history.log.version == before
-    history.run(1)
-    assert history.state.complete
-    history.fill([2])
-    assert history.rows() == history.clean([1, 2])
-
-
-def test_a_retry_of_the_same_run_is_skipped_and_a_new_run_is_not(history: History) -> None:
-    history.run(1, run="a")
-    version = history.run(2, run="b").version
-    assert "already committed" in str(history.run(2, run="b").skipped)
-    assert history.log.version == version
-    history.run(2, run="c")
-    assert history.operations[-2:] == ["RESTORE", "MERGE"]
 
 
 def test_a_run_that_computed_with_a_state_that_was_replayed_since_is_refused(history: History) -> None:
-    columns = history.spark.createDataFrame([], SCHEMA).schema
-    nothing, basis = read(history.spark, history.table, "silver/rows", [DAYS[0]], DAYS, if_missing=columns)
-    assert nothing.collect() == []
-    history.fill([1])
-    with pytest.raises(StateMoved):
-        history.run(2, basis=basis)
-    _, basis = read(history.spark, history.table, "silver/rows", [DAYS[0]], DAYS)
-    history.run(1)
+    _, basis = read(history.spark, history.table, WRITER, [DAYS[2]], DAYS)
+    history.run(3)
     before = history.log.version
-    with pytest.raises(StateMoved, match=f"after `{DAYS[0]}`"):
-        history.run(2, basis=basis)
+    with pytest.raises(StateMoved, match=f"after `{DAYS[2]}`"):
+        history.run(4, basis=basis)
     assert history.log.version == before
-    frame, basis = read(history.spark, history.table, "silver/rows", [DAYS[0]], DAYS)
-    history.run(2, basis=basis)
-    assert sorted((tuple(r) for r in frame.collect()), key=repr) == history.clean([1]), "computed late, it stays"
+    frame, basis = read(history.spark, history.table, WRITER, [DAYS[2]], DAYS)
+    history.run(4, basis=basis)
+    computed_late = sorted((tuple(r) for r in frame.collect()), key=repr)
+    assert computed_late == history.clean([1, 2, 3]), "it stays what it was when it was read"
 
 
-def test_the_table_is_read_as_it_was_after_a_partition(history: History) -> None:
-    def state_after(*days: int) -> list[Row]:
-        keys = [DAYS[day - 1] for day in days]
-        frame, _ = read(history.spark, history.table, "silver/rows", keys, DAYS)
-        return sorted((tuple(r) for r in frame.collect()), key=repr)
-
-    history.fill([2, 3])
-    compact(history.spark, history.table, history.stamp())
-    history.fill([5])
-    assert state_after() == state_after(1) == []
-    assert state_after(3) == state_after(4) == history.clean([2, 3])
-    assert state_after(2, 3, 5) == state_after(10) == history.clean([2, 3, 5])
-    history.run(2)
-    with pytest.raises(ReplayFirst):
-        state_after(4)
+def test_a_table_that_is_not_there_is_a_basis_as_well(history: History) -> None:
+    missing = replace(history.table, uri=f"{history.table.uri}_missing")
+    columns = history.table.read(history.spark).schema
+    nothing, basis = read(history.spark, missing, WRITER, [DAYS[0]], DAYS, if_missing=columns)
+    assert nothing.collect() == []
+    assert basis == Basis(DAYS[0], None)
+    assert read(history.spark, missing, WRITER, [], DAYS, if_missing=columns)[1] is None
+    # Somebody made it since.
+    with pytest.raises(StateMoved):
+        history.run(4, basis=basis)
