@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchmarks.case import Case
 from benchmarks.figure import Figure, Verdict
 from benchmarks.machine import QUIET_LOAD, QUIET_OTHERS
-from benchmarks.measure import Samples
+from benchmarks.measure import Sample, Samples
 from benchmarks.record import Record
 from benchmarks.table import COLUMNS, cells, markdown_table
 
@@ -17,7 +17,12 @@ Written by `{COMMAND}`, which measures all cases, or the ones named in `ARGS` ag
 every bar is about two things measured beside each other: same machine, data and layout, in turns A B A B after a warm-up, and
 only after their results were found equal. The figure is the median of the rounds' own figures; the spread is their least and
 greatest. Seconds are medians of wall time, in brackets the CPU
-time of all processes involved."""
+time of all processes involved.
+
+A shared machine's speed swings within a round, in CPU seconds as in wall seconds, so that one median may hold a bar by luck.
+Rounds go on until the bar lies outside the interval that has the true median in nine of ten cases (it is made from the order of
+the rounds alone), or until there are as many as the case allows: the verdict then is *undecided*, which is not *holds*. Fewer
+than five rounds have no interval, and are judged by their median."""
 
 
 def render(records: Sequence[Record], cases: Sequence[Case], image: str, growth: Mapping[str, str]) -> str:
@@ -47,9 +52,14 @@ def render(records: Sequence[Record], cases: Sequence[Case], image: str, growth:
 def summary(figures: Sequence[Figure]) -> str:
     """One sentence about the bars."""
     judged = [f for f in figures if f.bar is not None]
-    missed = [f"{f.case} ({f.what})" for f in judged if f.verdict is Verdict.MISSED]
-    named = f" Missed: {'; '.join(missed)}." if missed else ""
-    return f"**{len(judged) - len(missed)} of {len(judged)} bars hold.{named}**"
+    held = sum(f.verdict is Verdict.HOLDS for f in judged)
+    others = (_named(judged, verdict) for verdict in (Verdict.MISSED, Verdict.UNDECIDED))
+    return f"**{held} of {len(judged)} bars hold.{''.join(others)}**"
+
+
+def _named(figures: Sequence[Figure], verdict: Verdict) -> str:
+    named = [f"{f.case} ({f.what})" for f in figures if f.verdict is verdict]
+    return f" {verdict.value.capitalize()}: {'; '.join(named)}." if named else ""
 
 
 def describe(records: Sequence[Record]) -> str:
@@ -79,7 +89,7 @@ def _circumstances(record: Record) -> str:
 
 def notes(figures: Sequence[Figure]) -> list[str]:
     """What belongs to a figure and fits into no cell."""
-    return [f"{f.case}, {f.ours} beside {f.peer}: {f.note}" for f in figures if f.note]
+    return [f"{f.case}, {f.ours}{f' beside {f.peer}' if f.peer else ''}: {f.note}" for f in figures if f.note]
 
 
 def _raw(figures: Sequence[Figure]) -> Iterator[tuple[str, str, str]]:
@@ -93,4 +103,8 @@ def _raw(figures: Sequence[Figure]) -> Iterator[tuple[str, str, str]]:
 
 
 def _rounds(samples: Samples) -> str:
-    return ", ".join(f"{s.wall:.2f} ({s.cpu:.2f})" if s.wall >= 0.1 else f"{s.wall:.4f} ({s.cpu:.2f})" for s in samples)
+    return ", ".join(f"{s.wall:.2f}{_cpu(s)}" if s.wall >= 0.1 else f"{s.wall:.4f}{_cpu(s)}" for s in samples)
+
+
+def _cpu(sample: Sample) -> str:
+    return f" ({sample.cpu:.2f})" if sample.cpu else ""

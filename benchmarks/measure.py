@@ -19,10 +19,10 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Sample:
-    """One timed call, in seconds."""
+    """One timed call, in seconds; without `cpu` where only its duration is known."""
 
     wall: float
-    cpu: float
+    cpu: float = 0.0
 
 
 Samples = tuple[Sample, ...]
@@ -33,17 +33,25 @@ def middle(samples: Samples) -> float:
     return median(sample.wall for sample in samples)
 
 
+def never(_: Mapping[str, Samples]) -> bool:
+    """More rounds would tell more."""
+    return False
+
+
 def alternate(
     contenders: Mapping[str, Work],
     *,
     verify: Work,
     rounds: int = 3,
+    at_most: int = 0,
+    enough: Callable[[Mapping[str, Samples]], bool] = never,
     before: Work = lambda: None,
     watched: Sequence[int] = (),
     warm_ups: int = 1,
 ) -> dict[str, Samples]:
     """Time all contenders in turns, `rounds` times, after untimed rounds whose results `verify` has to accept.
 
+    With `at_most`, go on until what was measured is `enough` for a verdict, or there are that many rounds.
     `before` puts things back before each call and is not timed. `watched` are process ids whose CPU time counts too.
     Work of a second or two inside an engine needs several `warm_ups`, or the rounds tell how it compiles its code.
     """
@@ -52,12 +60,14 @@ def alternate(
             before()
             work()
     verify()
-    samples: dict[str, list[Sample]] = {name: [] for name in contenders}
-    for _ in range(rounds):
+    samples: dict[str, Samples] = dict.fromkeys(contenders, ())
+    for number in range(max(rounds, at_most)):
+        if number >= rounds and enough(samples):
+            break
         for name, work in contenders.items():
             before()
-            samples[name].append(timed(work, watched))
-    return {name: tuple(taken) for name, taken in samples.items()}
+            samples[name] = (*samples[name], timed(work, watched))
+    return samples
 
 
 def timed(work: Work, watched: Sequence[int] = ()) -> Sample:

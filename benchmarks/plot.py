@@ -11,8 +11,8 @@ from benchmarks.figure import Figure, Kind, Verdict
 from benchmarks.measure import Samples, middle
 from benchmarks.table import amount, bar
 
-_GREEN, _BLUE, _RED = "#2a9d8f", "#30638e", "#d1495b"
-_COLOURS = {Verdict.HOLDS: _GREEN, Verdict.MISSED: _RED}
+_GREEN, _BLUE, _RED, _YELLOW = "#2a9d8f", "#30638e", "#d1495b", "#edae49"
+_COLOURS = {Verdict.HOLDS: _GREEN, Verdict.MISSED: _RED, Verdict.UNDECIDED: _YELLOW}
 
 
 def growing(figures: Sequence[Figure]) -> list[Figure]:
@@ -70,7 +70,7 @@ def _pyplot() -> Any:
 def draw(figures: Sequence[Figure], target: Path) -> None:
     """Write a PNG: one line per figure that has a bar, 1.0 being the bar."""
     pyplot = _pyplot()
-    judged = [f for f in figures if f.bar is not None][::-1]
+    judged = [f for f in figures if f.bar is not None and f.per_round][::-1]
     canvas, axes = pyplot.subplots(figsize=(9, 0.7 * len(judged) + 1.2), layout="constrained")
     for place, figure in enumerate(judged):
         used = figure.share_of_bar(figure.value)

@@ -56,6 +56,7 @@ def _record(case: str, said: Mapping[str, Any]) -> Record:
                 "kind": Kind(figure["kind"]),
                 "our_samples": tuple(Sample(*s) for s in figure["our_samples"]),
                 "peer_samples": tuple(Sample(*s) for s in figure["peer_samples"]),
+                "gib": tuple(figure.get("gib", ())),
             }
         )
         for figure in said["figures"]

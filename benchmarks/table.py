@@ -11,30 +11,39 @@ from benchmarks.figure import Figure, Kind, Verdict
 from benchmarks.measure import Samples, middle
 
 COLUMNS = ("case", "what", "ours", "peer", "figure", "bar", "verdict", "spread")
-_COLOURS = {Verdict.HOLDS: "green", Verdict.MISSED: "red", Verdict.INFORMATION: "dim"}
+_COLOURS = {Verdict.HOLDS: "green", Verdict.MISSED: "red", Verdict.UNDECIDED: "yellow", Verdict.INFORMATION: "dim"}
 
 
 def cells(figure: Figure) -> tuple[str, ...]:
     """The cells of `COLUMNS`. Seconds are medians, with CPU seconds in brackets."""
-    low, high = figure.spread
-    spread = (
-        f"{amount(figure.kind, low)} to {amount(figure.kind, high)}" if len(figure.per_round) > 1 else "measured once"
-    )
     return (
         figure.case,
         figure.what,
         f"{figure.ours}: {seconds(figure.our_samples)}",
         f"{figure.peer}: {seconds(figure.peer_samples)}" if figure.peer else "none",
-        amount(figure.kind, figure.value),
+        amount(figure.kind, figure.value) if figure.per_round else "",
         bar(figure),
         figure.verdict.value,
-        spread,
+        _spread(figure),
     )
 
 
+def _spread(figure: Figure) -> str:
+    """Least and greatest round, how many there were, and between which of them the median lies."""
+    rounds = len(figure.per_round)
+    if rounds < 2:
+        return "measured once" if rounds else "not measured"
+    low, high = (amount(figure.kind, value) for value in figure.spread)
+    within = ", ".join(amount(figure.kind, value) for value in figure.interval or ())
+    return f"{low} to {high} in {rounds} rounds" + (f"; median in [{within}]" if within else "")
+
+
 def seconds(samples: Samples) -> str:
-    """`1.23 s (2.50)`: the median of the wall seconds and of the CPU seconds."""
-    return f"{wall(middle(samples))} ({median(s.cpu for s in samples):.2f})"
+    """`1.23 s (2.50)`: the median of the wall seconds and of the CPU seconds, as far as they are known."""
+    if not samples:
+        return "not measured"
+    cpu = median(s.cpu for s in samples)
+    return wall(middle(samples)) + (f" ({cpu:.2f})" if cpu else "")
 
 
 def wall(value: float) -> str:
@@ -44,9 +53,17 @@ def wall(value: float) -> str:
 
 def amount(kind: Kind, value: float) -> str:
     """A figure with its unit."""
-    if kind is Kind.RATIO:
-        return f"{value:.2f}x"
-    return f"{value:+.2f} s" if kind is Kind.EXTRA else f"{value:,.0f}/s"
+    match kind:
+        case Kind.RATIO:
+            return f"{value:.2f}x"
+        case Kind.EXTRA:
+            return f"{value:+.2f} s"
+        case Kind.SECONDS:
+            return f"{value:,.2f} s"
+        case Kind.MEMORY:
+            return f"{value:.2f} GiB"
+        case Kind.RATE:
+            return f"{value:,.0f}/s"
 
 
 def bar(figure: Figure) -> str:
@@ -55,7 +72,8 @@ def bar(figure: Figure) -> str:
         return ""
     if figure.kind is Kind.RATE:
         return f"≥ {figure.bar:,.0f}/s"
-    return f"≤ {figure.bar:g}{'x' if figure.kind is Kind.RATIO else ' s'}"
+    unit = {Kind.RATIO: "x", Kind.MEMORY: " GiB"}.get(figure.kind, " s")
+    return f"≤ {figure.bar:g}{unit}"
 
 
 def terminal_table(figures: Sequence[Figure]) -> Table:

@@ -5,6 +5,8 @@ counted and every partition's rows reported. The peer is `df.write … replaceWh
 Spark's defaults. For information, the same days as thirty runs of one day each, measured once. Equal: the rows of all tables.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import dagster as dg
@@ -14,7 +16,7 @@ from pyspark.sql import functions as F
 from benchmarks import data
 from benchmarks.case import require_equal
 from benchmarks.figure import Figure, Kind
-from benchmarks.measure import alternate, timed
+from benchmarks.measure import Samples, alternate, timed
 from benchmarks.workbench import QUIET, Workbench
 from de_resources.delta.table import Table
 
@@ -25,7 +27,7 @@ RANGE = "dagster/asset_partition_range_start", "dagster/asset_partition_range_en
 def run(bench: Workbench) -> list[Figure]:
     """One run of many days beside one commit, and beside many runs."""
     days, rows = bench.pick(small=5, full=30), bench.pick(small=500, full=20_000)
-    keys = data.day_keys(days)
+    keys, what = data.day_keys(days), f"{days} days of {rows:,} rows"
     frame = data.stage(bench, "backfill", days=days, rows_per_day=rows)
     views = page_views(frame)
     by_hand = bench.table("backfill_by_hand", partitioned_by=("day",))
@@ -43,21 +45,25 @@ def run(bench: Workbench) -> list[Figure]:
         samples = alternate(
             {"one run": one_run, "one commit": partial(_commit, by_hand, frame, keys)},
             verify=verify,
-            rounds=7,
+            rounds=bench.pick(small=2, full=7),
+            at_most=bench.pick(small=2, full=31),
+            enough=lambda taken: _beside_commit(what, taken).is_decided,
             warm_ups=4,
         )
         runs = timed(single_runs)
         data.require_same_rows(bench, "the single runs", days * rows, _uri(bench, "range"), _uri(bench, "single"))
-    what = f"{days} days of {rows:,} rows"
     files = [data.newest_commit(uri)[1] for uri in (_uri(bench, "range"), by_hand.uri)]
     note = f"files written: {files[0]} and {files[1]}"
     ranged = samples["one run"]
     return [
-        Figure(
-            "backfill", what, Kind.RATIO, "one run", ranged, "one plain commit", samples["one commit"], BAR, note=note
-        ),
+        replace(_beside_commit(what, samples), note=note),
         Figure("backfill", what, Kind.RATIO, "one run", ranged[-1:], f"{days} runs", (runs,), note="measured once"),
     ]
+
+
+def _beside_commit(what: str, samples: Mapping[str, Samples]) -> Figure:
+    one_run, commit = samples["one run"], samples["one commit"]
+    return Figure("backfill", what, Kind.RATIO, "one run", one_run, "one plain commit", commit, BAR)
 
 
 def page_views(frame: DataFrame) -> dg.AssetsDefinition:

@@ -3,12 +3,16 @@
 Ours is one run over all hours: readiness markers, dead letters with reason and place, slice guards, rule counters, stamped
 commits, rows per hour. The peer is a script that reads the folder, parses, keeps the frame, and writes the same two tables,
 partitioned by hour. Both are processes of their own on the same Spark Connect server and are timed whole. Memory is the
-greatest resident size of the server while each of them worked. Measured once, after both have done the first day to warm
-the engine. Equal: rows per hour in both tables.
+greatest resident size of the server while each of them worked. Both have done the first day before, to warm the engine; every
+round starts with no tables. Equal: rows per hour in both tables.
 """
 
+import shutil
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +26,9 @@ from de_assets.calendar import Calendar
 from de_assets.sources.simulator import EVERYDAY, World, hours_between, land_visits
 
 BAR = 1.2
+LOADER, SCRIPT = "file loader", "script"
+ROUNDS, AT_MOST = 5, 9
+"""Five are as few as give an interval: one takes several minutes."""
 CALENDAR = "2026-01-05T00/2026-01-15T00"
 FIRST_DAY = "2026-01-05T00/2026-01-06T00"
 TABLES = {"bronze/visits": "valid", "bronze/visits_dead_letter": "dead"}
@@ -38,35 +45,51 @@ def run(bench: Workbench) -> list[Figure]:
     remote = bench.connect_server()
     environment = bench.worker_environment("file_loader", DE_CALENDAR=CALENDAR)
     by_hand = str(bench.folder("split"))
-    landed, peaks = str(bench.settings.landing / "visits"), []
+    landed = str(bench.settings.landing / "visits")
+    peaks: dict[str, float] = {}
 
-    def measured(*program: str, **variables: str) -> Samples:
+    def measured(name: str, *program: str, **variables: str) -> None:
         reset_peaks(bench.servers)
-        sample = timed(lambda: bench.program("-m", *program, environment=variables), bench.servers)
-        peaks.append(peak_gib(bench.servers))
-        return (sample,)
+        bench.program("-m", *program, environment=variables)
+        peaks[name] = max(peak_gib(bench.servers), peaks.get(name, 0.0))
 
     first_day = {"DE_CALENDAR": FIRST_DAY, "LAKE_ROOT": str(bench.folder("warm_lake"))}
-    measured("benchmarks.programs.load_hours", **{**environment, **first_day})
+    measured("", "benchmarks.programs.load_hours", **{**environment, **first_day})
     measured(
+        "",
         "benchmarks.programs.split_visits",
         f"{landed}/date={FIRST_DAY[:10]}",
         str(bench.folder("warm_split")),
         SPARK_REMOTE=remote,
     )
-    peaks.clear()
-    loader = measured("benchmarks.programs.load_hours", **environment)
-    script = measured("benchmarks.programs.split_visits", landed, by_hand, SPARK_REMOTE=remote)
-    for asset, name in TABLES.items():
-        ours, theirs = (DeltaTable(uri) for uri in (f"{environment['LAKE_ROOT']}/{asset}", f"{by_hand}/{name}"))
-        require_equal(f"{asset} (rows per hour)", rows_per_hour(ours), rows_per_hour(theirs))
 
+    def clear() -> None:
+        for folder in (environment["LAKE_ROOT"], by_hand):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    samples: dict[str, Samples] = {LOADER: (), SCRIPT: ()}
     what = f"{visits:,} visits in {len(hours)} hours"
-    note = "the server's greatest resident size: {:.1f} and {:.1f} GiB".format(*peaks)
+    for number in range(bench.pick(small=1, full=AT_MOST)):
+        if number >= ROUNDS and _beside_script(what, samples).is_decided:
+            break
+        clear()
+        loader = partial(measured, LOADER, "benchmarks.programs.load_hours", **environment)
+        script = partial(measured, SCRIPT, "benchmarks.programs.split_visits", landed, by_hand, SPARK_REMOTE=remote)
+        for name, work in ((LOADER, loader), (SCRIPT, script)):
+            samples[name] = (*samples[name], timed(work, bench.servers))
+        for asset, name in TABLES.items():
+            ours, theirs = (DeltaTable(uri) for uri in (f"{environment['LAKE_ROOT']}/{asset}", f"{by_hand}/{name}"))
+            require_equal(f"{asset} (rows per hour)", rows_per_hour(ours), rows_per_hour(theirs))
+
+    note = f"the server's greatest resident size: {peaks[LOADER]:.1f} and {peaks[SCRIPT]:.1f} GiB"
     return [
-        Figure("file_loader", what, Kind.RATIO, "file loader", loader, "script", script, BAR, note=note),
-        Figure("file_loader", what, Kind.RATE, "file loader", loader, units=visits),
+        replace(_beside_script(what, samples), note=note),
+        Figure("file_loader", what, Kind.RATE, LOADER, samples[LOADER], units=visits),
     ]
+
+
+def _beside_script(what: str, samples: Mapping[str, Samples]) -> Figure:
+    return Figure("file_loader", what, Kind.RATIO, LOADER, samples[LOADER], SCRIPT, samples[SCRIPT], BAR)
 
 
 def rows_per_hour(table: DeltaTable) -> Counter[str]:

@@ -5,6 +5,7 @@ many rows each condition removed alone and as the first in order; the second is 
 rows kept, and the account of the first with a count by hand.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame
 from benchmarks import data
 from benchmarks.case import require_equal
 from benchmarks.figure import Figure, Kind
-from benchmarks.measure import alternate
+from benchmarks.measure import Samples, alternate
 from benchmarks.workbench import Workbench
 from de_assets.transforms.filter_interceptor import intercept
 
@@ -44,15 +45,20 @@ def run(bench: Workbench) -> list[Figure]:
 
     # Each call takes a few seconds, in which a shared machine's speed swings by a third.
     samples = alternate(
-        {"with account": told, "plain": partial(_plain, frame, theirs)}, verify=verify, rounds=25, warm_ups=3
+        {"with account": told, "plain": partial(_plain, frame, theirs)},
+        verify=verify,
+        rounds=bench.pick(small=2, full=9),
+        at_most=bench.pick(small=2, full=41),
+        enough=lambda taken: _figure(rows, taken).is_decided,
+        warm_ups=3,
     )
+    return [_figure(rows, samples)]
+
+
+def _figure(rows: int, samples: Mapping[str, Samples]) -> Figure:
     what = f"{len(CONDITIONS)} conditions on {rows:,} rows"
-    return [
-        Figure(
-            "filter_account", what, Kind.RATIO, "with account", samples["with account"],
-            "plain `where`", samples["plain"], BAR,
-        )
-    ]  # fmt: skip
+    ours, plain = samples["with account"], samples["plain"]
+    return Figure("filter_account", what, Kind.RATIO, "with account", ours, "plain `where`", plain, BAR)
 
 
 def _plain(frame: DataFrame, folder: str) -> None:

@@ -74,7 +74,7 @@ def _measured(bench: Workbench, session: connection, runs: ThreadPoolExecutor, r
         {SEEN: until_seen, OVER: _clean, DELETED: partial(_execute, session, f"DELETE FROM {PEER} WHERE {_in_week()}")},
         verify=verify,
         before=fill,
-        rounds=5,
+        rounds=9,
         watched=bench.servers,
     )
 

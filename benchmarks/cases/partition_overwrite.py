@@ -5,12 +5,13 @@ with 201 days was filled by one commit before. A ratio of 1 says that the cost o
 Equal: the rows of the replaced day, and the number of rows around it.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 from benchmarks import data
 from benchmarks.cases.rules import replace_days
 from benchmarks.figure import Figure, Kind
-from benchmarks.measure import alternate
+from benchmarks.measure import Samples, alternate
 from benchmarks.workbench import Workbench
 
 BAR = 1.2
@@ -33,12 +34,16 @@ def run(bench: Workbench) -> list[Figure]:
     samples = alternate(
         {"many": partial(replace_days, bench, many, first_day), "few": partial(replace_days, bench, few, first_day)},
         verify=verify,
-        rounds=5,
+        rounds=bench.pick(small=2, full=7),
+        at_most=bench.pick(small=2, full=41),
+        enough=lambda taken: _figure(rows, others, taken).is_decided,
+        warm_ups=3,
     )
-    what = f"overwrite of 1 partition of {rows:,} rows"
-    return [
-        Figure(
-            "partition_overwrite", what, Kind.RATIO, f"beside {others} others", samples["many"],
-            "beside 1 other", samples["few"], BAR,
-        )
-    ]  # fmt: skip
+    return [_figure(rows, others, samples)]
+
+
+def _figure(rows: int, others: int, samples: Mapping[str, Samples]) -> Figure:
+    return Figure(
+        "partition_overwrite", f"overwrite of 1 partition of {rows:,} rows", Kind.RATIO, f"beside {others} others",
+        samples["many"], "beside 1 other", samples["few"], BAR,
+    )  # fmt: skip

@@ -5,6 +5,7 @@ All three read the same staged Parquet files and replace the same day of tables 
 job. The third is `df.write … replaceWhere` and nothing else. Equal: the rows of all three tables; no rule is violated.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame
 from benchmarks import data
 from benchmarks.case import require_equal
 from benchmarks.figure import Figure, Kind
-from benchmarks.measure import alternate
+from benchmarks.measure import Samples, alternate
 from benchmarks.workbench import Workbench
 from de_resources.contract import Contract
 from de_resources.delta import overwrite
@@ -33,6 +34,8 @@ def run(bench: Workbench) -> list[Figure]:
     by_hand = bench.table("by_hand", partitioned_by=("day",))
     by_hand.create_if_missing(bench.spark, frame.schema)
 
+    figures = partial(_figures, rows)
+
     def verify() -> None:
         data.require_same_rows(bench, "an overwrite", rows, ruled.uri, unruled.uri, by_hand.uri)
         counted = replace_days(bench, ruled, frame)
@@ -47,9 +50,15 @@ def run(bench: Workbench) -> list[Figure]:
             "by hand": partial(_by_hand, by_hand, frame),
         },
         verify=verify,
-        rounds=7,
+        rounds=bench.pick(small=2, full=7),
+        at_most=bench.pick(small=2, full=31),
+        enough=lambda taken: all(figure.is_decided for figure in figures(taken)),
         warm_ups=4,
     )
+    return figures(samples)
+
+
+def _figures(rows: int, samples: Mapping[str, Samples]) -> list[Figure]:
     shown = f"overwrite of {rows:,} rows"
     return [
         Figure(

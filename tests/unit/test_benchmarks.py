@@ -77,7 +77,8 @@ def test_amounts_and_bars_have_units() -> None:
 
 def test_cells_show_both_raw_numbers_beside_the_figure() -> None:
     assert cells(RATIO) == (
-        "rules", "1 row", "with: 3.00 s (6.00)", "without: 2.00 s (4.00)", "1.50x", "≤ 1.6x", "holds", "1.00x to 3.00x"
+        "rules", "1 row", "with: 3.00 s (6.00)", "without: 2.00 s (4.00)", "1.50x", "≤ 1.6x", "holds",
+        "1.00x to 3.00x in 3 rounds",
     )  # fmt: skip
     assert cells(RATE)[3] == "none"
     once = replace(RATIO, our_samples=_samples(1.0), peer_samples=_samples(2.0))

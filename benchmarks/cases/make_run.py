@@ -1,0 +1,73 @@
+"""The whole platform once: `de run --once`, which is what `make run` does when everything is installed.
+
+From nothing but the fetched jars, in a home of its own each time: services are started, sources seeded, the graph materialised,
+everything stopped. Memory is the greatest sum over all its processes, servers included, of what each has to itself and its
+share of what several have in common (PSS), looked at twice a second. Checked: it ended well.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from sys import executable
+
+import psutil
+
+from benchmarks.figure import Figure, Kind
+from benchmarks.measure import Sample, timed
+from benchmarks.workbench import Workbench
+
+BAR_SECONDS, BAR_GIB = 150.0, 4.0
+_ROUNDS = 3
+_LOOK_SECONDS = 0.5
+
+
+def run(bench: Workbench) -> list[Figure]:
+    """Seconds and memory of a run."""
+    samples: list[Sample] = []
+    peaks: list[float] = []
+    for number in range(bench.pick(small=1, full=_ROUNDS)):
+        home = bench.folder(f"run_{number}")
+        with peak_of_children() as peak:
+            samples.append(timed(lambda home=home: _once(bench, home)))  # type: ignore[misc]
+        peaks.append(max(peak))
+        shutil.rmtree(home, ignore_errors=True)
+    what = "everything once, two cores"
+    return [
+        Figure("make_run", what, Kind.SECONDS, "`de run --once`", tuple(samples), bar=BAR_SECONDS),
+        Figure("make_run", what, Kind.MEMORY, "all processes", tuple(samples), bar=BAR_GIB, gib=tuple(peaks)),
+    ]
+
+
+def _once(bench: Workbench, home: Path) -> None:
+    bench.program(str(Path(executable).with_name("de")), "run", "--once", environment={"DE_HOME": str(home)})
+
+
+@contextmanager
+def peak_of_children() -> Iterator[list[float]]:
+    """GiB of all processes that this one starts meanwhile, directly or not, as often as they are looked at."""
+    seen, over = [0.0], threading.Event()
+
+    def look() -> None:
+        while not over.wait(_LOOK_SECONDS):
+            seen.append(sum(map(_proportional, psutil.Process().children(recursive=True))) / 2**20)
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _proportional(process: psutil.Process) -> int:
+    """Resident KiB of a process, of shared pages its share: `proc(5)`, smaps_rollup. Nothing of one that has ended."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    return 0
