@@ -6,12 +6,21 @@ BIN := $(VENV)/bin
 # Arguments of `make run`, such as LOG=/var/log/nginx/access.log or ARGS="--once --visits 100000".
 LOG ?=
 ARGS ?=
-# Processes of the part of `make test` that starts no services, each with an engine of its own; a module's tests stay together.
+# Processes of `make test`, each with an engine, and where needed services, of its own. One pattern's tests: PATTERN=merger.
 WORKERS ?= 2
-PARALLEL = -n $(WORKERS) --dist loadfile
+PATTERN ?=
+TIMINGS := .de/timings
+# What shares expensive fixtures stays in one process; the order of the groups is the one of `tests/grouping.py`.
+PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+CHOSEN = $(if $(PATTERN),--pattern '$(PATTERN)')
+# A pattern may have tests in one of the two calls only: "no tests" (5) is an error of the whole suite alone.
+MAY_BE_EMPTY = $(if $(PATTERN),|| [ $$? = 5 ])
+# Long proofs with seeds; the same seed goes on where it stopped.
+MINUTES ?= 10
+SEED ?= 0
 export DE_JARS ?= $(CURDIR)/.de/jars
 
-.PHONY: help setup java run test test-unit lint format bench clean
+.PHONY: help setup java run test test-unit soak sabotage lint format bench clean
 
 help:            ## Show this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 16
@@ -41,13 +50,23 @@ $(DE_JARS)/.ready: de_resources/local/jars.lock | $(VENV)/.ready
 run: setup       ## Start services, feed them, materialise the graph, serve the UI (LOG=…, ARGS=--once)
 	@$(BIN)/de run $(if $(LOG),--log "$(LOG)") $(ARGS)
 
-# Classic and Connect sessions do not live in one process, hence two.
-test: setup      ## Run the whole suite, what starts no services on WORKERS processes (2)
-	$(BIN)/pytest $(PARALLEL) tests/unit tests/graph tests/faults
-	$(BIN)/pytest tests/services tests/ui
+# Classic and Connect sessions do not live in one process, hence two calls.
+test: setup      ## Run the whole suite on WORKERS processes (2), or one pattern's tests: PATTERN=merger
+	@rm -rf $(TIMINGS)
+	DE_TEST_TIMINGS=$(TIMINGS)/engine $(BIN)/pytest $(PARALLEL) $(CHOSEN) tests/unit tests/graph tests/faults $(MAY_BE_EMPTY)
+	DE_TEST_TIMINGS=$(TIMINGS)/services $(BIN)/pytest $(PARALLEL) $(CHOSEN) tests/services tests/ui $(MAY_BE_EMPTY)
+	@$(BIN)/python tests/timings.py $(TIMINGS) .de/test-report
 
-test-unit: setup ## Run the part that starts no service
-	$(BIN)/pytest tests/unit
+test-unit: setup ## Run the part that starts no service and fills no lake
+	$(BIN)/pytest $(PARALLEL) tests/unit
+
+soak: setup      ## Repeat the long proofs with ever new seeds: MINUTES=10 SEED=0; the same call goes on where it stopped
+	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/soak
+	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/services
+
+# Resumes where it was interrupted; ARGS="--list", ARGS="merger", ARGS=--without-services.
+sabotage: setup  ## Plant every known defect in a copy of the code, and see whether a test notices it
+	$(BIN)/python -m tests.sabotage $(ARGS)
 
 lint: setup      ## Style, formatting, types
 	$(BIN)/ruff check .

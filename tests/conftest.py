@@ -5,17 +5,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from engines import INTERPRETED_PLANS, SHORT_LIVED_JAVA
+from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from de_resources.spark import SparkEngine
 
+pytest_plugins = ("grouping", "patterns", "soaking", "timings")
+
 PROJECT = Path(__file__).resolve().parent.parent
-# Thousands of tiny queries never repay the optimising compiler, which would take half of a small machine's time.
-SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+# How long an example takes says how busy the machine is. The same examples in every run: new ones are for `make soak`.
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     os.environ["DE_HOME"] = str(home)
     os.environ.setdefault("DE_JARS", str(PROJECT / ".de" / "jars"))
-    os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT_LIVED_JAVA)
+    os.environ.setdefault("JDK_JAVA_OPTIONS", f"{SHORT_LIVED_JAVA} {INTERPRETED_PLANS}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -59,6 +66,17 @@ def engine() -> SparkEngine:
 def spark(engine: SparkEngine) -> SparkSession:
     """Its session."""
     return engine.spark_session
+
+
+@pytest.fixture
+def compiled_plans(spark: SparkSession) -> Iterator[None]:
+    """Plans are compiled meanwhile, as outside of tests: interpreted ones mistake local times of another zone."""
+    interpreted = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    for name, value in zip(interpreted, ("true", "FALLBACK"), strict=True):
+        spark.conf.set(name, value)
+    yield
+    for name, value in interpreted.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture

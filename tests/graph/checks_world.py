@@ -159,6 +159,8 @@ def clock(text: str) -> Callable[[], datetime]:
 
 def queries_of(spark: SparkSession, module: str) -> set[int]:
     """The identifiers of the queries that a module of ours sent to the classic engine of this process."""
+    # The store is filled by a listener, which a busy machine lets fall behind.
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60_000)
     executions = spark._jsparkSession.sharedState().statusStore().executionsList()
     found = (executions.apply(n) for n in range(executions.size()))
     return {e.executionId() for e in found if module in e.description()}

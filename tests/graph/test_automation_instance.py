@@ -12,6 +12,7 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 
 from de_assets.dashboards.definitions import defs as dashboards
 from de_assets.definitions import defs
+from de_resources.launcher import ForkingRunLauncher
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -31,14 +32,23 @@ def test_instance_is_what_the_file_says(instance: dg.DagsterInstance, tmp_path: 
         assert instance.run_monitoring_enabled
         concurrency = instance.get_concurrency_config()
         assert concurrency.run_queue_config.max_concurrent_runs == 4
+        assert instance.run_coordinator.dequeue_interval_seconds == 1
         assert concurrency.pool_config.default_pool_limit == 1
         assert Path(instance.root_directory) == tmp_path
         assert "Sqlite" in type(instance.run_storage).__name__
 
 
 def test_run_queue_is_not_configured_twice() -> None:
-    """Dagster refuses `run_queue` beside `concurrency`."""
-    assert not {"run_queue", "run_coordinator"} & set(yaml.safe_load((PROJECT / "dagster.yaml").read_text()))
+    """Dagster refuses limits in `run_queue` beside `concurrency`: only how often it is looked at stands there."""
+    configured = yaml.safe_load((PROJECT / "dagster.yaml").read_text())
+    assert configured["run_queue"] == {"dequeue_interval_seconds": 1}
+    assert "run_coordinator" not in configured
+
+
+def test_runs_are_forked(instance: dg.DagsterInstance) -> None:
+    with instance:
+        assert isinstance(instance.run_launcher, ForkingRunLauncher)
+        assert instance.run_launcher.supports_check_run_worker_health
 
 
 def test_workspace_has_two_locations() -> None:

@@ -118,6 +118,7 @@ def test_defect_9_column_types_are_plain_and_the_layout_is_the_assets_choice(sho
 
 
 @pytest.mark.pattern("data_overwrite")
+@pytest.mark.usefixtures("compiled_plans")
 def test_defect_10_partitions_of_another_zone_do_not_shift(shop: Shop) -> None:
     local = dg.DailyPartitionsDefinition("2024-07-01", end_date="2024-07-05", timezone="America/New_York")
     rows = [(1, datetime(2024, 7, 2, 4, 0, tzinfo=UTC)), (2, datetime(2024, 7, 3, 3, 59, tzinfo=UTC))]

@@ -133,6 +133,7 @@ class TestTimeZones:
         shop.run(days, key="2024-03-31")
         assert shop.rows("days") == rows
 
+    @pytest.mark.usefixtures("compiled_plans")
     def test_a_local_day_on_a_timestamp_column_runs_from_local_midnight_to_local_midnight(self, shop: Shop) -> None:
         """The day on which summer time begins has 23 hours: 30 March 23:00 UTC to 31 March 22:00 UTC."""
         inside = [

@@ -106,6 +106,17 @@ def test_failed_run_names_class_and_redacted_first_line(town: Town, log: LogAler
     assert not any(secret in text for secret in ("Jane", "jane", "example.org", "203.0.113.9", "second line"))
 
 
+@pytest.mark.parametrize(("will_retry", "severity"), [("true", "WARN"), ("false", "ERROR"), (None, "ERROR")])
+def test_a_failed_run_that_is_started_again_is_a_warning(
+    town: Town, log: LogAlertSink, will_retry: str | None, severity: str
+) -> None:
+    """Dagster's tag on a run that failed and that the instance starts again by itself."""
+    tags = {"dagster/will_retry": will_retry} if will_retry else {}
+    town.run(breaks="1", **tags)
+    town.tick()
+    assert [(alert["kind"], alert["severity"]) for alert in lines(log)] == [("run_failed", severity)]
+
+
 def test_every_run_is_told_once_over_restarts(town: Town, log: LogAlertSink) -> None:
     runs = [town.run(key, wrong="1") for key in ("2024-10-10", "2024-10-11")]
     town.tick()

@@ -1,33 +1,61 @@
-"""The services, started once for all tests of this folder, in a home of their own."""
+"""The services: one set for all tests of a process, in a home of their own, fed with a small simulated world.
+
+`DE_TEST_SERVICES` names the home of a set that is kept between processes: it is used, started where it does not run, and
+left running. Whoever sets it stops it.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from platform_world import WAITING_CAPTURE, Lakehouse, Platform
+from platform_world import Lakehouse, Platform
 
-from de_resources.local import LocalServices, TopicSpec
+from de_resources.local import LocalServices
 from de_resources.settings import Settings
 
-VISITS = TopicSpec("visits", partitions=3, config={"message.timestamp.type": "LogAppendTime"})
+KEPT = "DE_TEST_SERVICES"
+
+
+def _services_in(home: Path) -> LocalServices:
+    return LocalServices(Settings.from_environment({"DE_HOME": str(home), "DE_JARS": os.environ["DE_JARS"]}))
+
+
+def _empty_home() -> Path:
+    # Not pytest's own temporary folder: the account of the database may not enter it.
+    home = Path(tempfile.mkdtemp(prefix="de-services-"))
+    home.chmod(0o711)
+    return home
 
 
 @pytest.fixture(scope="session")
-def new_services() -> Iterator[Callable[[], LocalServices]]:
-    """Makes services of an empty home each; whatever they started is stopped and removed at the end."""
+def home_with_database() -> Iterator[Path]:
+    """A home whose database was initialised and stopped: a copy of it starts at once."""
+    home = _empty_home()
+    services = _services_in(home)
+    services.up(["postgres"])
+    services.down()
+    yield home
+    shutil.rmtree(home)
+
+
+@pytest.fixture(scope="session")
+def new_services(home_with_database: Path) -> Iterator[Callable[[], LocalServices]]:
+    """Makes services of a home each, in which nothing has happened; what they started is stopped and removed at the end."""
     made: list[LocalServices] = []
 
     def make() -> LocalServices:
-        # Not pytest's own temporary folder: the account of the database may not enter it.
-        home = Path(tempfile.mkdtemp(prefix="de-services-"))
-        home.chmod(0o711)
-        made.append(LocalServices(Settings.from_environment({"DE_HOME": str(home), "DE_JARS": os.environ["DE_JARS"]})))
+        home = _empty_home()
+        for kept in ("secrets", "postgres"):
+            # Not `copytree`: the files belong to the database's account.
+            subprocess.run(["cp", "-a", str(home_with_database / kept), str(home)], check=True)
+        made.append(_services_in(home))
         return made[-1]
 
     yield make
@@ -37,11 +65,19 @@ def new_services() -> Iterator[Callable[[], LocalServices]]:
 
 
 @pytest.fixture(scope="session")
-def services(new_services: Callable[[], LocalServices]) -> LocalServices:
-    """All of them, running, shared by the tests: stop nothing here."""
-    running = new_services()
-    running.up(topics=[VISITS], captures=[WAITING_CAPTURE])
-    return running
+def shared_platform(new_services: Callable[[], LocalServices]) -> Platform:
+    """All services, running. Tests stop some of them, so that others ask for `services` or `platform`."""
+    kept = os.environ.get(KEPT)
+    platform = Platform(_services_in(Path(kept)) if kept else new_services())
+    platform.up()
+    return platform
+
+
+@pytest.fixture
+def services(shared_platform: Platform) -> LocalServices:
+    """All of them, running, whatever the test before has done to them: stop nothing here."""
+    shared_platform.up()
+    return shared_platform.services
 
 
 @pytest.fixture
@@ -67,12 +103,11 @@ def beside() -> Iterator[ThreadPoolExecutor]:
 
 
 @pytest.fixture(scope="session")
-def fed_platform(new_services: Callable[[], LocalServices]) -> Platform:
-    """Services of their own, fed with a small simulated world."""
-    platform = Platform(new_services())
-    platform.up()
-    platform.feed()
-    return platform
+def fed_platform(shared_platform: Platform) -> Platform:
+    """The platform, fed with a small simulated world."""
+    shared_platform.up()
+    shared_platform.feed()
+    return shared_platform
 
 
 @pytest.fixture

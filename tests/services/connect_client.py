@@ -18,7 +18,9 @@ def main(url: str, table: str) -> None:
     options = json.load(sys.stdin)
     spark = SparkSession.builder.remote(url).getOrCreate()
     records = (
-        spark.read.format("kafka").options(**options["kafka"], subscribe="engine", startingOffsets="earliest").load()
+        spark.read.format("kafka")
+        .options(**options["kafka"], subscribe=options["topic"], startingOffsets="earliest")
+        .load()
     )
     records.select(f.col("value").cast("string"), f.current_timezone().alias("zone")).write.format("delta").save(table)
     written = spark.read.format("delta").load(table)

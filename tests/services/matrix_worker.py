@@ -11,20 +11,31 @@ import json
 import os
 import signal
 import sys
+import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
+from uuid import uuid4
 
 import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import execute_run
+from dagster._utils.error import SerializableErrorInfo
 
 from de_assets.definitions import defs
 from de_assets.ranges import range_tags
 from de_resources.spark import close_connections
 
+# How a run may fail because another one of the same partition was faster, and the exit status that tells so.
+FASTER = ("ConcurrentWrite",)
+OVERTAKEN = 3
+MEETING_SECONDS = 120.0
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -72,21 +83,61 @@ def _step(graph: AssetGraph, assets: tuple[dg.AssetKey, ...], first: datetime, e
     return Step(assets, tuple(keys), takes_ranges, bool(node.metadata.get("stateful")), job)
 
 
-def run(step: Step, first: str | None = None, last: str | None = None) -> None:
-    """One run. Ends the process with what went wrong, if something did."""
-    tags = {} if first is None else range_tags(first, last or first)
+@dataclass(frozen=True)
+class Try:
+    """Which run it is: a person's, or an automatic retry of one that died; and with whom it begins at the same moment."""
+
+    run_id: str | None = None
+    retry_of: str | None = None
+    company: tuple[Path, Path] | None = None
+    """Its own sign that it is ready, and the other run's."""
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return {"dagster/retry_number": "1"} if self.retry_of else {}
+
+
+def run(step: Step, first: str | None = None, last: str | None = None, this: Try = Try()) -> None:
+    """One run. Ends the process with what went wrong, if something did: `OVERTAKEN` where another run was faster."""
+    tags = this.tags | ({} if first is None else range_tags(first, last or first))
     # What a run remembers is of no account here, and making its database takes longer than most of these runs.
     with dg.DagsterInstance.ephemeral() as instance:
-        result = step.job.execute_in_process(instance=instance, tags=tags, run_config=QUIET, raise_on_error=False)
-        failed = [event for event in result.get_step_failure_events() if event.step_key]
-    for event in failed:
-        error = event.step_failure_data.error
-        while error is not None:
-            print(f"{step.name} {first}: {error.message.strip()[:600]}", file=sys.stderr)
-            error = error.cause
+        dagster_run = instance.create_run_for_job(
+            step.job,
+            run_id=this.run_id,
+            parent_run_id=this.retry_of,
+            root_run_id=this.retry_of,
+            tags=tags,
+            run_config=QUIET,
+        )
+        if this.company:
+            meet(*this.company)
+        result = execute_run(InMemoryJob(step.job), dagster_run, instance, raise_on_error=False)
+        failed = [event for event in result.all_events if event.is_step_failure]
+    causes = [list(_causes(event)) for event in failed]
+    for error in (error for chain in causes for error in chain):
+        print(f"{step.name} {first}: {error.message.strip()[:600]}", file=sys.stderr)
     close_connections()
     if failed:
-        raise SystemExit(1)
+        overtaken = all(any(error.cls_name in FASTER for error in chain) for chain in causes)
+        raise SystemExit(OVERTAKEN if overtaken else 1)
+
+
+def _causes(event: dg.DagsterEvent) -> Iterator[SerializableErrorInfo]:
+    error = event.step_failure_data.error
+    while error is not None:
+        yield error
+        error = error.cause
+
+
+def meet(mine: Path, others: Path) -> None:
+    """Wait until the other run is ready as well."""
+    mine.touch()
+    deadline = time.monotonic() + MEETING_SECONDS
+    while not others.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the other run did not come")
+        time.sleep(0.01)
 
 
 def fork(action: Callable[[], None], **environment: str) -> int:
@@ -154,17 +205,38 @@ def ranges(step: Step) -> None:
 
 
 def kill(step: Step) -> None:
-    """The last partition's run is killed before its commit, another one after it, and then it is run again."""
-    for point in ("before_commit", "after_commit"):
-        killed = ended(fork(lambda: run(step, step.keys[-1]), DE_KILL_AT=point))
-        assert killed == -signal.SIGKILL, f"{step.name}: its writer has no point {point}"
-    all_good(fork(lambda: run(step, step.keys[-1])))
+    """The last partition's run is killed before its commit, and a person runs it again; then it is killed after its commit,
+    and is retried with the stamp of the one that died, which must not write once more."""
+    last = partial(run, step, step.keys[-1])
+    _killed(step, "before_commit", fork(last, DE_KILL_AT="before_commit"))
+    all_good(fork(last))
+    died = str(uuid4())
+    _killed(step, "after_commit", fork(partial(last, this=Try(run_id=died)), DE_KILL_AT="after_commit"))
+    written = data_files()
+    all_good(fork(partial(last, this=Try(retry_of=died))))
+    # Where a run commits more than once, it died after the first, and the retry does the rest: several tables, or the way back
+    # to the state before a partition and then the partition.
+    if len(step.assets) == 1 and not step.stateful:
+        assert data_files() == written, f"{step.name}: the retry wrote {sorted(data_files() - written)[:3]}"
+
+
+def _killed(step: Step, point: str, child: int) -> None:
+    assert ended(child) == -signal.SIGKILL, f"{step.name}: its writer has no point {point}"
+
+
+def data_files() -> set[str]:
+    """Every data file of every Delta table, whether a reader sees it or not."""
+    roots = (Path(os.environ["LAKE_ROOT"]), Path(os.environ["DE_STAGING_ROOT"]))
+    return {str(file) for root in roots for file in root.rglob("*.parquet") if file.parent.name != "_delta_log"}
 
 
 def together(step: Step) -> None:
-    """Two runs of the last partition at once; one of them may say that the other one was faster."""
-    pair = [fork(lambda: run(step, step.keys[-1])) for _ in range(2)]
-    assert 0 in [ended(child) for child in pair], f"{step.name}: neither of two runs succeeded"
+    """Two runs of the last partition begin at the same moment; who loses says that the other one was faster."""
+    with tempfile.TemporaryDirectory() as folder:
+        signs = Path(folder) / "one", Path(folder) / "other"
+        pair = [fork(partial(run, step, step.keys[-1], this=Try(company=company))) for company in (signs, signs[::-1])]
+        ends = sorted(ended(child) for child in pair)
+    assert ends in ([0, 0], [0, OVERTAKEN]), f"{step.name}: two runs at once ended with {ends}"
 
 
 DISTURBANCES: dict[str, Callable[[Step], None]] = {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -14,12 +14,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import count
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO, Any, LiteralString
+from typing import Any, LiteralString, cast
 
 import dagster as dg
 import pytest
+import warm_process
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
@@ -45,7 +48,6 @@ from de_resources.kafka import KafkaBroker
 from de_resources.local import LocalServices, ServiceState, ServiceStatus
 from de_resources.postgres import PostgresDatabase
 
-WORKER = Path(__file__).with_name("run_worker.py")
 CALENDAR = Calendar.parse("2024-10-10T00/2024-10-10T06")
 HOURS = hours_between(CALENDAR.start, CALENDAR.start + timedelta(hours=6))
 RATES = Irregularities(duplicates=0.05, late=0.07, malformed=0.01, missing=0.02, future=0.01, out_of_order=0.05)
@@ -59,6 +61,9 @@ INSTANCE = """
 telemetry: {enabled: false}
 compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}
 """
+
+
+_numbers = count()
 
 
 def key_of(hour: datetime) -> str:
@@ -96,26 +101,36 @@ class Report:
 class Worker:
     """A run worker as the leader of its own process group."""
 
-    process: subprocess.Popen[str]
-    output: IO[str]
+    process: BaseProcess
+    output: Path
 
     def end(self, timeout: float = DEADLINE) -> Report:
         """Wait for it; nothing of it outlives the call."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout)
-        ended = self.process.poll() is not None
+        self.process.join(timeout)
+        status = self.process.exitcode
         self.kill()
-        self.output.seek(0)
-        with self.output:
-            report = Report(self.process.returncode, self.output.read())
-        assert ended, f"the worker did not end within {timeout:g} s; it had said: {report.output[-3000:]}"
+        report = Report(status or 0, self.output.read_text())
+        assert status is not None, f"the worker did not end within {timeout:g} s; it had said: {report.output[-3000:]}"
         return report
 
     def kill(self) -> None:
         """Kill -9 of the worker and what it started."""
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
+            os.killpg(cast("int", self.process.pid), signal.SIGKILL)
+        self.process.join(30)
+
+
+@cache
+def _fresh_instance() -> Path:
+    """A DAGSTER_HOME with its databases made: Dagster does not let two processes make them at once."""
+    folder = Path(tempfile.mkdtemp(prefix="de-dagster-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "dagster.yaml").write_text(INSTANCE)
+    with dg.DagsterInstance.from_config(str(folder)) as instance:
+        instance.get_runs(limit=1)
+        instance.all_asset_keys()
+        instance.all_instigator_state()
+    return folder
 
 
 @dataclass
@@ -133,15 +148,8 @@ class Lakehouse:
 
     @cached_property
     def instance(self) -> Path:
-        """DAGSTER_HOME, with its databases made: Dagster does not let two processes make them at once."""
-        folder = self.folder / "dagster"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "dagster.yaml").write_text(INSTANCE)
-        with dg.DagsterInstance.from_config(str(folder)) as instance:
-            instance.get_runs(limit=1)
-            instance.all_asset_keys()
-            instance.all_instigator_state()
-        return folder
+        """DAGSTER_HOME, where nothing has happened yet."""
+        return Path(shutil.copytree(_fresh_instance(), self.folder / "dagster"))
 
     def start(self, *runs: dict[str, Any], graph: str | None = None, **more: Any) -> Worker:
         """Start a worker; upper-case names in `more` go to its environment, the others into its work."""
@@ -149,16 +157,9 @@ class Lakehouse:
         work = {"runs": runs, **{name: value for name, value in more.items() if not name.isupper()}}
         if graph:
             work["graph"] = graph
-        output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the worker
-        process = subprocess.Popen(
-            [sys.executable, str(WORKER), json.dumps(work)],
-            env={**self.variables(), **variables},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        return Worker(process, output)
+        output = self.instance / f"worker-{next(_numbers)}.out"
+        environment = {**self.variables(), **variables}
+        return Worker(warm_process.start("run_worker:main", work, environment=environment, output=output), output)
 
     def run(self, *runs: dict[str, Any], **more: Any) -> Report:
         """Start a worker and wait for its end."""
@@ -238,7 +239,8 @@ class Platform:
 
     def up(self) -> None:
         """Start what does not run."""
-        self.services.up(topics=TOPICS, captures=CAPTURES)
+        if not all(status.is_running for status in self.services.status()):
+            self.services.up(topics=TOPICS, captures=[*CAPTURES, WAITING_CAPTURE])
 
     def status(self, name: str) -> ServiceStatus:
         """One service."""
@@ -252,7 +254,16 @@ class Platform:
             yield
 
     def feed(self) -> None:
-        """Land files, and feed database and broker."""
+        """Land files, and feed database and broker; of services that are kept between processes only the first time."""
+        record = self.landing / "_fed.json"
+        if not record.exists():
+            self._feed()
+            with self.at_home():
+                record.write_text(json.dumps(AppendLog(KafkaBroker().client_config(), VISITS).ends()))
+            self.wait_until_captured()
+        self.fed = {int(partition): end for partition, end in json.loads(record.read_text()).items()}
+
+    def _feed(self) -> None:
         land_visits(self.landing, WORLD, HOURS, per_hour=PER_HOUR, irregularities=RATES)
         land_devices(self.landing, WORLD, HOURS[-1])
         with self.at_home(), closing(PostgresDatabase().open()) as connection:
@@ -260,9 +271,6 @@ class Platform:
             prepare(PostgresDatabase(), USERS_CAPTURE)
             feed_database(connection, WORLD, HOURS[0], HOURS[-1] + timedelta(hours=1), legacy_per_hour=10)
         self.publish(HOURS[:2])
-        with self.at_home():
-            self.fed = AppendLog(KafkaBroker().client_config(), VISITS).ends()
-        self.wait_until_captured()
 
     def wait_until_captured(self) -> None:
         """Until what the database has committed is in the topic."""

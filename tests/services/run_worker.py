@@ -1,8 +1,8 @@
 """A run worker for tests: executes runs of the graph in a process of its own, as the platform's run workers do.
 
 `python run_worker.py '{"runs": [{"assets": ["bronze/devices"], "first": …, "last": …}, …]}'` with DE_HOME, DE_CALENDAR,
-LAKE_ROOT and DAGSTER_HOME in the environment. Prints one JSON line per run. `graph` names the module whose `defs` are
-run; `meet` and `kill` act at crash points of the writers.
+LAKE_ROOT and DAGSTER_HOME in the environment. Prints one JSON line per run. `graph`, of all runs or of one, names the module
+whose `defs` are run; `meet` and `kill` act at crash points of the writers.
 """
 
 import importlib
@@ -105,7 +105,6 @@ def _materialised(result: dg.ExecuteInProcessResult) -> Iterator[dict[str, Any]]
 
 def main(work: dict[str, Any]) -> None:
     """Execute the runs one after another."""
-    defs: dg.Definitions = importlib.import_module(work.get("graph", "de_assets.definitions")).defs
     with ExitStack() as stack:
         if "meet" in work:
             meeting = dict(work["meet"])
@@ -115,7 +114,8 @@ def main(work: dict[str, Any]) -> None:
             stack.enter_context(at(killing.pop("point"), _killing(**killing)))
         instance = stack.enter_context(dg.DagsterInstance.get())
         for run in work["runs"]:
-            print(json.dumps(_execute(defs, instance, run)), flush=True)
+            module = run.get("graph") or work.get("graph", "de_assets.definitions")
+            print(json.dumps(_execute(importlib.import_module(module).defs, instance, run)), flush=True)
     close_connections()
 
 

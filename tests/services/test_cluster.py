@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from cluster import Cluster, standalone_cluster
@@ -22,6 +21,7 @@ RUNS = [
     {"assets": ["bronze/devices", "silver/devices"]},
     {"assets": ["bronze/visits", "bronze/visits_dead_letter"], **RANGE},
     {"assets": ["silver/visits", "silver/visits_late"], **RANGE},
+    {"assets": ["scratch/slow"], "key": "a", "graph": "scratch_assets"},
 ]
 
 
@@ -43,7 +43,9 @@ def lake(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Lakehous
 
 @pytest.fixture(scope="module")
 def report(lake: Lakehouse) -> Report:
-    return lake.run(*RUNS).succeeded()
+    """All of it as one application: a driver and its executors take longer to start than to work."""
+    (lake.folder / "release").touch()
+    return lake.run(*RUNS, SCRATCH_BLOCK=lake.folder).succeeded()
 
 
 @pytest.mark.pattern("merger")
@@ -66,12 +68,7 @@ def test_it_was_the_cluster_and_both_workers_that_worked(lake: Lakehouse, cluste
     assert all(tasks > 0 for tasks in cluster.finished_tasks()), cluster.finished_tasks()
 
 
-def test_python_workers_on_the_cluster_have_the_environments_packages(
-    lake: Lakehouse, report: Report, tmp_path: Path
-) -> None:
+def test_python_workers_on_the_cluster_have_the_environments_packages(lake: Lakehouse, report: Report) -> None:
     """The asset's function runs in pandas, which only the environment of the run worker has."""
-    (tmp_path / "release").touch()
-    lake.run({"assets": ["scratch/slow"], "key": "a"}, graph="scratch_assets", SCRATCH_BLOCK=tmp_path).succeeded()
-
     assert len(lake.rows("scratch/slow")) == 20_000
-    assert (tmp_path / "writing").exists()
+    assert (lake.folder / "writing").exists()

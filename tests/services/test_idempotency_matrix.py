@@ -21,7 +21,8 @@ from de_assets.definitions import defs
 from de_assets.sources.simulator import hours_between, land_visits
 from de_resources.postgres import PostgresDatabase
 
-pytestmark = [pytest.mark.services, pytest.mark.faults]
+# The first test of a lake fills it, which is most of the module.
+pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.timeout(1500)]
 
 WORKER = Path(__file__).with_name("matrix_worker.py")
 # Midnight lies between them: two partitions of every kind.

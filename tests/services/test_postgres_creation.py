@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
-from itertools import count
+from uuid import uuid4
 
 import pytest
 from psycopg2.sql import SQL, Identifier
@@ -27,7 +27,6 @@ DAY = date(2024, 10, 10)
 COLUMNS = (("id", "bigint NOT NULL"), ("day", "date NOT NULL"))
 DATABASE = PostgresDatabase()
 WAITS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-_numbers = count()
 
 
 def relation(schema: str, name: str) -> Relation:
@@ -64,7 +63,7 @@ CREATORS = [_transaction, _history, _upsert, _checkpoints, _weeks, _proxy]
 @pytest.fixture
 def schema() -> str:
     """A schema that nobody made yet."""
-    return f"made_{next(_numbers)}"
+    return f"made_{uuid4().hex[:8]}"
 
 
 def waiting() -> int:

@@ -255,6 +255,8 @@ def test_a_column_without_a_counterpart_is_named() -> None:
 
 
 def test_the_graph_serves_totals_that_are_the_sum_of_their_countries(at_home: LocalServices) -> None:
+    with PostgresDatabase().connect() as session, session.cursor() as cursor:
+        cursor.execute("DROP SCHEMA IF EXISTS serving CASCADE")
     days = daily.get_partition_keys()[:2]
     assert not served_traffic.can_subset, "one of the two tables alone is not to be had"
     first = _materialise(days, {"DE": 3, None: 2})

@@ -7,6 +7,7 @@ import re
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import psutil
 import pytest
@@ -23,7 +24,7 @@ def test_everything_listens_on_loopback_only(services: LocalServices) -> None:
     listening = [
         connection.laddr.ip
         for process in processes
-        for connection in process.net_connections(kind="inet")
+        for connection in _connections(process)
         if connection.status == psutil.CONN_LISTEN
     ]
 
@@ -64,11 +65,24 @@ def _betrayed(spoken: Mapping[str, str], secrets: Sequence[str]) -> list[tuple[s
 
 def _all_processes(services: LocalServices) -> set[psutil.Process]:
     roots = marked(services.settings.home)
-    return {process for root in roots for process in [root, *root.children(recursive=True)]}
+    found = set(roots)
+    for root in roots:
+        with suppress(psutil.NoSuchProcess):
+            found.update(root.children(recursive=True))
+    return found
+
+
+# Workers come and go: one that has just ended shows nothing to anybody.
+
+
+def _connections(process: psutil.Process) -> list[Any]:
+    with suppress(psutil.NoSuchProcess):
+        return list(process.net_connections(kind="inet"))
+    return []
 
 
 def _visible_to_others(process: psutil.Process) -> list[str]:
-    with suppress(psutil.NoSuchProcess):  # a worker that just ended
+    with suppress(psutil.NoSuchProcess):
         return [*process.cmdline(), *process.environ().values()]
     return []
 

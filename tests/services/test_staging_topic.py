@@ -8,8 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
+from uuid import uuid4
 
 import dagster as dg
 import pytest
@@ -37,7 +37,6 @@ pytestmark = pytest.mark.services
 
 PARTITIONS = 3
 MOMENT = 1_728_518_400_000
-_numbers = count()
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def pair(broker: KafkaBroker) -> tuple[Side, Side]:
 
 
 def topic(broker: KafkaBroker, partitions: int = PARTITIONS, **settings: str) -> Side:
-    name = f"replicated-{next(_numbers)}"
+    name = f"replicated-{uuid4().hex[:8]}"
     config = {key.replace("_", "."): value for key, value in settings.items()}
     broker.ensure_topics([TopicSpec(name, partitions, {"retention.ms": "-1", **config})])
     return Side(broker.client_config(), name)

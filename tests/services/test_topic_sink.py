@@ -9,9 +9,9 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import dagster as dg
 import pytest
@@ -33,7 +33,6 @@ from de_resources.topic_writer import TopicOutput, TopicWriter, progress
 pytestmark = [pytest.mark.services, pytest.mark.pattern("transactional_writer")]
 
 PARTITIONS = 3
-_numbers = count()
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +44,7 @@ def _connections() -> Iterator[None]:
 @pytest.fixture
 def output(at_home: LocalServices) -> TopicOutput:
     """An empty topic, and an application that has never written to it; `<topic>-source` is to be drained into it."""
-    name = f"drained-into-{next(_numbers)}"
+    name = f"drained-into-{uuid4().hex[:8]}"
     KafkaBroker().ensure_topics([TopicSpec(name, PARTITIONS), TopicSpec(f"{name}-source", 2)])
     return TopicOutput(KafkaBroker().client_config(), name, f"test-{name}")
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from random import Random
+from uuid import uuid4
 
 import pytest
-import topic_writer_client
+import warm_process
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from topic_writer_client import RECORDS, records_of
@@ -35,14 +33,12 @@ from de_resources.topic_writer import (
 pytestmark = [pytest.mark.services, pytest.mark.pattern("transactional_writer")]
 
 PARTITIONS = 3
-LIVES = 100
-_numbers = count()
 
 
 @pytest.fixture
 def output(at_home: LocalServices) -> TopicOutput:
     """An empty topic, and an application that has never written to it."""
-    name = f"written-{next(_numbers)}"
+    name = f"written-{uuid4().hex[:8]}"
     KafkaBroker().ensure_topics([TopicSpec(name, PARTITIONS)])
     return TopicOutput(KafkaBroker().client_config(), name, f"test-{name}")
 
@@ -197,23 +193,34 @@ def test_where_a_record_goes_depends_on_nothing_but_the_record(
 
 
 @pytest.mark.faults
-def test_a_hundred_deaths_neither_lose_nor_double_a_record(output: TopicOutput, tmp_path: Path) -> None:
-    """Kill -9 at every kind of point; a new process goes on each time from its checkpoint, as an engine does."""
-    checkpoint, random, deaths = tmp_path / "checkpoint", Random(7), Counter[str]()  # noqa: S311
-    for _ in range(LIVES):
-        deaths[live(output, checkpoint, batches=1000, die_at=random.randint(1, 14))] += 1
+def test_deaths_at_every_kind_of_point_neither_lose_nor_double_a_record(output: TopicOutput, tmp_path: Path) -> None:
+    """Kill -9; a new process goes on each time from its checkpoint, as an engine does."""
+    deaths = die_again_and_again(output, tmp_path / "checkpoint", Random(7), lives=25)  # noqa: S311
     assert set(deaths) == {"within_the_batch", "before_commit", "after_commit", "unacknowledged", "between_batches"}
+
+
+@pytest.mark.faults
+def test_a_hundred_deaths_anywhere_neither_lose_nor_double_a_record(
+    output: TopicOutput, tmp_path: Path, soak_seed: int
+) -> None:
+    die_again_and_again(output, tmp_path / "checkpoint", Random(soak_seed), lives=100)  # noqa: S311
+
+
+def die_again_and_again(output: TopicOutput, checkpoint: Path, random: Random, lives: int) -> Counter[str]:
+    """Lives that end at random points, and a last one that does not; where they ended. Each record is there once, in order."""
+    deaths = Counter(live(output, checkpoint, batches=1000, die_at=random.randint(1, 14)) for _ in range(lives))
 
     written = int(checkpoint.read_text()) + 2
     assert live(output, checkpoint, batches=written, die_at=None) == ""
 
-    assert written > LIVES // 2, "the deaths did not keep it from going on"
+    assert written > lives // 2, "the deaths did not keep it from going on"
     assert values(output) == expected(*range(written))
     assert all(each == sorted(each, key=lambda value: value[:4]) for each in read(output).values())
     assert len(values(output, "read_uncommitted")) > written * RECORDS, (
         "aborted batches are there for who looks at them"
     )
     assert sum(each.records for each in progress(output).values()) == written * RECORDS
+    return deaths
 
 
 def live(output: TopicOutput, checkpoint: Path, *, batches: int, die_at: int | None) -> str:
@@ -226,10 +233,11 @@ def live(output: TopicOutput, checkpoint: Path, *, batches: int, die_at: int | N
         "batches": batches,
         "die_at": die_at,
     }
-    command = [sys.executable, topic_writer_client.__file__]
-    done = subprocess.run(command, input=json.dumps(work), capture_output=True, text=True, timeout=120)
-    assert done.returncode == (0 if die_at is None else -signal.SIGKILL), done.stderr
-    return done.stdout.strip()
+    said = checkpoint.with_suffix(f".{uuid4().hex}")
+    process = warm_process.start("topic_writer_client:main", work, environment=dict(os.environ), output=said)
+    process.join(120)
+    assert process.exitcode == (0 if die_at is None else -signal.SIGKILL), said.read_text()
+    return said.read_text().strip()
 
 
 def forget(output: TopicOutput) -> None:

@@ -1,19 +1,18 @@
 """A process that writes batches into a topic as an engine would, and that dies where it is told to.
 
-Reads its work from stdin, for it holds the password: `config`, `topic`, `application`, `checkpoint` (a file that holds the
-batch that comes next), `batches` (where to stop), `die_at` (the number of crash points to pass; absent: live). What a batch
-has follows from its number. Prints the crash point at which it dies.
+Its work: `config`, `topic`, `application`, `checkpoint` (a file that holds the batch that comes next), `batches` (where to
+stop), `die_at` (the number of crash points to pass; absent: live). What a batch has follows from its number. Prints the
+crash point at which it dies.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from de_resources.delta.crash_points import at
 from de_resources.topic_writer import KeyedRecord, TopicOutput, TopicWriter
@@ -42,9 +41,8 @@ class Death:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main() -> None:
+def main(work: dict[str, Any]) -> None:
     """Write from the checkpoint on."""
-    work = json.load(sys.stdin)
     checkpoint, death = Path(work["checkpoint"]), Death(work.get("die_at"))
     output = TopicOutput(work["config"], work["topic"], work["application"])
     with ExitStack() as stack:
@@ -70,7 +68,3 @@ def _acknowledge(checkpoint: Path, batch: int) -> None:
     draft = checkpoint.with_suffix(".draft")
     draft.write_text(str(batch + 1))
     draft.replace(checkpoint)
-
-
-if __name__ == "__main__":
-    main()

@@ -6,32 +6,49 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from web_ui import PROJECT, DagsterProcess, WebUI, free_port, until
+
+from de_resources.local import LocalServices
+from de_resources.settings import Settings
 
 VISITS = 400
 
 
 @pytest.fixture(scope="session")
 def lakehouse() -> Iterator[dict[str, str]]:
-    """The environment of a home whose graph is materialised for one day, without database and broker."""
+    """The environment of a home whose graph is materialised for one day on the shared engine, without database and broker."""
     home = Path(tempfile.mkdtemp(prefix="de-ui-"))
+    home.chmod(0o711)
     places = {"DE_HOME": home, "DE_JARS": Path(os.environ["DE_JARS"]), "DAGSTER_HOME": home / "dagster"}
     environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
-    command = [str(Path(sys.executable).with_name("de")), "run", "--once", "--without-services"]
-    done = subprocess.run(
-        [*command, "--days", "1", "--visits", str(VISITS)],
-        cwd=PROJECT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=540,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    yield environment
+    with _engine(environment):
+        command = [str(Path(sys.executable).with_name("de")), "run", "--once", "--without-services"]
+        done = subprocess.run(
+            [*command, "--days", "1", "--visits", str(VISITS)],
+            cwd=PROJECT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=540,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield environment
     shutil.rmtree(home)
+
+
+@contextmanager
+def _engine(environment: dict[str, str]) -> Iterator[None]:
+    """The home's Spark Connect server: every run of these tests connects instead of starting an engine."""
+    services = LocalServices(Settings.from_environment(environment))
+    services.up(["spark_connect"])
+    try:
+        yield
+    finally:
+        services.down()
 
 
 @pytest.fixture(scope="session")

@@ -45,13 +45,12 @@ START_SENSOR = "mutation Start($selector: SensorSelector!) { startSensor(sensorS
 
 @pytest.fixture(scope="module")
 def broker(lakehouse: dict[str, str]) -> Iterator[KafkaBroker]:
-    """The broker of the lake's home, with the platform's topics, and an engine that the runs share."""
+    """The broker of the lake's home, with the platform's topics; it is stopped with the lake's engine."""
     services = LocalServices(Settings.from_environment(lakehouse))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DE_HOME", lakehouse["DE_HOME"])
-        services.up(["kafka", "spark_connect"], topics=TOPICS)
+        services.up(["kafka"], topics=TOPICS)
         yield KafkaBroker()
-        services.down()
 
 
 def test_each_event_of_the_topic_starts_one_run_also_when_the_daemon_dies(

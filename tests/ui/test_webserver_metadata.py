@@ -2,12 +2,20 @@
 
 import json
 import re
+import subprocess
+import sys
+from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
-from web_ui import METADATA, WebUI, entry
+import secret_runs
+from deltalake import DeltaTable
+from secret_runs import NOBODY_ANSWERS
+from web_ui import LOCATION, METADATA, WebUI, entry
 
 from de_assets.contracts.traffic import VisitsCubeDaily
 from de_assets.contracts.visits import Visits, VisitsEnriched
@@ -96,25 +104,80 @@ def test_a_gold_column_can_be_followed_to_what_landed(web: WebUI, column: str, l
     assert origins(web, "gold/visits_cube_daily", column, upto="bronze/visits") == {landed}
 
 
-def test_no_answer_holds_personal_data_or_a_secret(web: WebUI, lakehouse: dict[str, str]) -> None:
-    home = Path(lakehouse["DE_HOME"])
-    told = json.dumps(everything(web), ensure_ascii=False)
-    landed = "".join(file.read_text(errors="replace") for file in _files(home / "landing" / "visits"))
+@pytest.fixture(scope="module")
+def canaries(lakehouse: dict[str, str]) -> dict[str, str]:
+    """Secrets by where they are, after runs that were given them and failed with them."""
+    planted = {place: f"canary-{place}-{uuid4().hex}" for place in ("variable", "file", "address")}
+    secrets = Path(lakehouse["DE_HOME"]) / "secrets"
+    secrets.mkdir(mode=0o700, exist_ok=True)
+    (secrets / "canary_of_a_file").write_text(planted["file"])
+    given = {
+        "DE_SECRET_CANARY_OF_THE_ENVIRONMENT": planted["variable"],
+        "DE_SPARK": f"sc://{NOBODY_ANSWERS}/;token={planted['address']}",
+    }
+    done = subprocess.run(
+        [sys.executable, secret_runs.__file__],
+        env={**lakehouse, **given},
+        cwd=lakehouse["DAGSTER_HOME"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert held(planted, done.stdout + done.stderr) == [], "what a terminal, or the file that it goes to, is told"
+    return planted
+
+
+@pytest.fixture(scope="module")
+def told(web: WebUI, canaries: dict[str, str]) -> str:
+    """All that the webserver tells about assets, checks, runs and resources."""
+    return json.dumps(everything(web), ensure_ascii=False)
+
+
+def held(values: Mapping[str, str] | set[str], text: str) -> list[str]:
+    """The values that a text holds, also in the forms in which addresses and headers write them."""
+    known = values.values() if isinstance(values, Mapping) else values
+    return [v for v in known if v in text or quote(v, safe="") in text or b64encode(v.encode()).decode() in text]
+
+
+def test_no_answer_holds_personal_data(told: str, lakehouse: dict[str, str]) -> None:
+    landed = "".join(
+        file.read_text(errors="replace") for file in _files(Path(lakehouse["DE_HOME"]) / "landing" / "visits")
+    )
     addresses = set(re.findall(r'"ip":\s*"([^"]+)"', landed))
     logins = set(re.findall(r'"login":\s*"([^"]+)"', landed))
-    secrets = {file.read_text().strip() for file in _files(home / "secrets")} if (home / "secrets").exists() else set()
 
     assert len(addresses) > 50
     assert len(logins) > 20
+    stored = str(DeltaTable(f"{lakehouse['DE_HOME']}/lake/bronze/visits").to_pyarrow_table().to_pylist())
+    assert len(held(addresses, stored)) > 50, "the search finds them where they are allowed"
+    assert len(held(logins, stored)) > 20
     assert REDACTED in told, "the walk met previews of tables with personal columns"
-    assert [address for address in addresses if address in told] == []
-    assert [login for login in logins if login in told] == []
+    assert held(addresses, told) == []
+    assert held(logins, told) == []
     assert not re.search(r"[\w.+-]+@[\w-]+\.[\w.]+", told)
-    assert [secret for secret in secrets if secret in told] == []
+
+
+def test_no_answer_holds_a_secret(told: str, canaries: dict[str, str], lakehouse: dict[str, str]) -> None:
+    private = {file.name: file.read_text().strip() for file in _files(Path(lakehouse["DE_HOME"]) / "secrets")}
+    assert held(canaries, "".join(private.values())) == [canaries["file"]], "the search finds it where it is allowed"
+    assert len(private) > 1, "the engine of these tests has a token of its own"
+
+    for reference in (secret_runs.BROKER["password"], secret_runs.DATABASE["password"]):
+        assert str(reference) in told, "the configuration of the runs is shown"
+    for said in (
+        f"kafka at {NOBODY_ANSWERS}",
+        f"postgres at {NOBODY_ANSWERS}",
+        f"sc://{NOBODY_ANSWERS} does not answer",
+    ):
+        assert said in told, "the runs failed after they had the secret"
+    assert held(canaries, told) == []
+    assert held(private, told) == []
 
 
 def everything(web: WebUI) -> list[Mapping[str, Any]]:
-    """All events of all assets with their metadata, all verdicts of their checks, and all messages of all runs."""
+    """All events of all assets with their metadata, all verdicts of their checks, and of all runs the messages, errors and
+    what they printed; the resources and the instance as they are configured."""
     query = (
         "{ assetNodes { assetKey { path } "
         + METADATA
@@ -123,9 +186,10 @@ def everything(web: WebUI) -> list[Mapping[str, Any]]:
         + " } assetObservations(limit: 1000) { message "
         + METADATA
         + " } assetChecksOrError { ... on AssetChecks { checks { name description } } } } "
-        "runsOrError { ... on Runs { results { runId tags { key value } runConfigYaml } } } }"
+        "runsOrError { ... on Runs { results { runId tags { key value } runConfigYaml } } } instance { info } }"
     )
     answer = web.ask(query)
+    resources = web.ask(_RESOURCES, location=LOCATION)
     checks = [
         (node["assetKey"], check["name"])
         for node in answer["assetNodes"]
@@ -133,9 +197,16 @@ def everything(web: WebUI) -> list[Mapping[str, Any]]:
     ]
     verdicts = [web.ask(_VERDICTS, key={"path": key["path"]}, check=check) for key, check in checks]
     messages = [web.ask(_MESSAGES, run=run["runId"]) for run in answer["runsOrError"]["results"]]
+    captured = [
+        web.ask(_CAPTURED, key=[run["runId"], "compute_logs", event["fileKey"]])
+        for run, told in zip(answer["runsOrError"]["results"], messages, strict=True)
+        for event in told["logsForRun"]["events"]
+        if event.get("fileKey")
+    ]
     assert len(verdicts) > 5
     assert len(messages) >= 5
-    return [answer, *verdicts, *messages]
+    assert len(captured) >= 5
+    return [answer, resources, *verdicts, *messages, *captured]
 
 
 _VERDICTS = (
@@ -146,7 +217,12 @@ _VERDICTS = (
     + " } } }"
 )
 _MESSAGES = """query Messages($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events {
-    __typename ... on MessageEvent { message level stepKey } ... on ErrorEvent { error { message stack } } } } } }"""
+    __typename ... on MessageEvent { message level stepKey } ... on LogsCapturedEvent { fileKey }
+    ... on ErrorEvent { error { message stack errorChain { error { message stack } } } } } } } }"""
+_CAPTURED = "query Captured($key: [String!]!) { capturedLogs(logKey: $key) { stdout stderr } }"
+_RESOURCES = """query Resources($location: RepositorySelector!) {
+    allTopLevelResourceDetailsOrError(repositorySelector: $location) { ... on ResourceDetailsList { results {
+        name description configuredValues { key value type } } } } }"""
 
 
 def _files(folder: Path) -> list[Path]:

@@ -4,10 +4,12 @@ import json
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+import dagster as dg
 import pytest
 
-from de_assets.automation.releases import run_requests, warnings
+from de_assets.automation.releases import answer, feature_released, run_requests, warnings
 from de_assets.sources.simulator import World, announcements
+from de_resources.kafka import KafkaBroker
 from de_resources.topic_reader import Batch, Record
 
 pytestmark = pytest.mark.pattern("external_trigger")
@@ -51,6 +53,27 @@ def test_nothing_happened_and_nothing_of_interest_happened_ask_for_nothing() -> 
     plans = [record for record in RECORDS if b"blog.feature.planned" in (record.value or b"")]
     assert len(plans) == TOLD.irrelevant
     assert run_requests([], NOW) == run_requests(plans, NOW) == []
+
+
+@pytest.mark.parametrize("interesting", [False, True], ids=["plans only", "releases"])
+def test_the_next_tick_goes_on_behind_what_was_read_whether_it_asked_for_runs_or_not(interesting: bool) -> None:
+    records = [record for record in RECORDS if interesting or b"blog.feature.planned" in (record.value or b"")]
+    batch = Batch("t", records, {0: 60})
+    told = answer(batch, NOW)
+    assert bool(told.run_requests) == interesting
+    assert told.cursor == batch.cursor
+    assert json.loads(batch.cursor) == {"topic": "t", "offsets": {"0": 60}}
+
+
+def test_while_the_broker_is_away_the_next_tick_goes_on_where_the_last_one_ended() -> None:
+    """No broker runs in the home of the tests."""
+    cursor = Batch("t", [], {0: 60}).cursor
+    with dg.build_sensor_context(cursor=cursor, resources={"broker": KafkaBroker()}) as context:
+        told = feature_released(context)
+    assert isinstance(told, dg.SensorResult)
+    assert told.cursor == cursor
+    assert not told.run_requests
+    assert "de up kafka" in str(told.skip_reason)
 
 
 def test_records_that_could_not_be_seen_are_spoken_of() -> None:

@@ -31,6 +31,8 @@ folder = sys.argv[1]
 attempts = {
     "append": lambda: write_deltalake(folder, pa.table({"id": [9]}), mode="append"),
     "replace a file": lambda: os.rename(f"{folder}/_delta_log", f"{folder}/gone"),
+    "write into a file": lambda: open(DeltaTable(folder).file_uris()[0], "r+b"),
+    "write into the log": lambda: open(f"{folder}/_delta_log/{0:020}.json", "a"),
     "drop": lambda: os.remove(DeltaTable(folder).file_uris()[0]),
 }
 for name, attempt in attempts.items():
@@ -62,7 +64,8 @@ def folder() -> Iterator[Path]:
 def test_the_owner_of_the_files_is_refused(folder: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", ATTEMPT, str(folder), str(tmp_path / "warm"), str(NOBODY)]
     said = subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout.splitlines()
-    assert [line.partition(" refused:")[0] for line in said] == ["append", "replace a file", "drop"]
+    attempts = ["append", "replace a file", "write into a file", "write into the log", "drop"]
+    assert [line.partition(" refused:")[0] for line in said] == attempts
     assert all("ermission denied" in line for line in said)
     assert DeltaTable(folder).to_pyarrow_table() == ROWS
 

@@ -185,6 +185,17 @@ def test_what_cannot_be_gone_back_to(store: VersionStore) -> None:
     assert store.numbers() == [1]
 
 
+def test_the_way_to_a_version_that_was_removed_is_closed_and_readers_keep_what_they_have(store: VersionStore) -> None:
+    """As between the two steps of a retention that was killed, or after somebody's hand."""
+    show(store, "v1", "a", "b")
+    show(store, "v2", "b")
+    store.version_path("v1").unlink()
+    with pytest.raises(VersionMissing, match=r"`v1`.*Readers see what they saw before"):
+        roll_back(store, 1, now=NOON)
+    assert store.numbers() == [1, 2]
+    assert seen(store) == {"a": "v1", "b": "v2"}
+
+
 def history(*hours: float) -> list[Manifest]:
     """Manifests that came so many hours before noon."""
     return [Manifest(i, {"a": f"v{i}"}, NOON - timedelta(hours=h), "") for i, h in enumerate(hours, 1)]

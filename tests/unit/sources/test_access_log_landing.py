@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from de_assets.sources.access_log import AccessLogReport, land_access_log, landing_log
-from de_assets.sources.landing import data_files, hour_folder, ready_hours
+from de_assets.sources.arrivals import ready_hours
+from de_assets.sources.landing import data_files, hour_folder
 
 KEY = b"sixteen bytes ok"
 BLOG_LOG = Path(__file__).parents[4] / "shared" / "data" / "blog_access.log"

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from de_assets.sources.arrivals import closed_hours, ready_hours
 from de_assets.sources.landing import (
     MARKER,
     PART,
     NotAFullHourError,
-    closed_hours,
     data_files,
     hour_folder,
     incoming,
     is_ready,
     publish,
-    ready_hours,
 )
 from de_assets.sources.landing_zone import FolderNotReady, LandingZone, UnknownReadiness
 

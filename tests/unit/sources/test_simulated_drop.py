@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from de_assets.sources.landing import DEVICES, data_files, hour_folder, is_ready, ready_hours
+from de_assets.sources.arrivals import ready_hours
+from de_assets.sources.landing import DEVICES, data_files, hour_folder, is_ready
 from de_assets.sources.simulator import (
     EVERYDAY,
     Irregularities,

@@ -1,0 +1,63 @@
+"""Which tests run in one process under `--dist loadgroup`, and which groups come first.
+
+A module's tests share what it sets up, so that they stay together unless they name a group of their own. The longest groups
+come first, so that no process is alone with one of them at the end; those that stop services for a while come last, for
+the engine that follows a stopped one is cold.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+SHARED = {"web": "ui"}
+"""Fixtures that serve several modules and are too dear to be set up by each process."""
+FIRST = (
+    # of the half without services
+    "test_writer_faults",
+    "test_users_changes",
+    "test_dead_letter_replay",
+    "test_live_visits",
+    "test_docs",
+    "test_stateful_merger",
+    "test_stateful_merge",
+    "test_merge",
+    "test_maintenance",
+    "test_maintenance_faults",
+    # of the half with services
+    "test_idempotency_matrix",
+    "ui",
+    "test_cluster",
+    "test_platform_truth",
+    "test_live_visits_truth",
+    "test_late_data",
+)
+LAST = (
+    "test_capture",
+    "test_users_killed",
+    "test_platform_absent",
+    "test_platform_engine",
+    "test_platform_engine_lost",
+)
+
+
+def _group(item: pytest.Item) -> str:
+    own = item.get_closest_marker("xdist_group")
+    if own:
+        return str(own.args[0])
+    shared = (group for fixture, group in SHARED.items() if fixture in getattr(item, "fixturenames", ()))
+    return next(shared, item.path.stem)
+
+
+def _place(group: str) -> int:
+    if group in FIRST:
+        return FIRST.index(group)
+    return len(FIRST) + (1 + LAST.index(group) if group in LAST else 0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Name the group of each test, and sort groups; within one the order stays."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=lambda item: _place(_group(item)))

@@ -1,0 +1,89 @@
+"""`python -m tests.sabotage`: plant all defects, or those with a word in their name or pattern, and tell who noticed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from de_resources.settings import Settings
+
+from .defects import Claims, Defect, defects
+from .hunt import LANES, Hunt
+from .kept import kept_services
+from .memory import Memory, Verdict
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0: every defect was noticed."""
+    asked = _arguments(arguments)
+    chosen = [defect for defect in defects() if _is_meant(defect, asked.words, without_services=asked.without_services)]
+    if asked.list:
+        for defect in chosen:
+            print(f"{_about(defect):<32} {defect.name}  <- {defect.noticed_by}")
+        return 0
+    memory = Memory(Settings.from_environment().home.resolve() / "sabotage" / "verdicts.json")
+    if asked.again:
+        memory.forget(defect.name for defect in chosen)
+    started = time.monotonic()
+    print(f"{len(chosen)} defects. First, the tests that are asked first have to pass without one.", flush=True)
+    count = iter(range(1, len(chosen) + 1))
+
+    def tell(verdict: Verdict) -> None:
+        what = verdict.by or verdict.broken or "NOBODY NOTICED"
+        print(f"{next(count):>4} of {len(chosen)}  {verdict.seconds:>6.1f} s  {verdict.defect}  <- {what}", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="de-sabotage-") as scratch, kept_services() as services:
+        verdicts = Hunt(Claims.read(), memory, tell, services).over(chosen, Path(scratch), asked.lanes)
+    return _summary(chosen, verdicts, time.monotonic() - started)
+
+
+def _summary(chosen: Sequence[Defect], verdicts: Sequence[Verdict], seconds: float) -> int:
+    by_name = {defect.name: defect for defect in chosen}
+    broken = [verdict for verdict in verdicts if verdict.broken]
+    unnoticed = [verdict for verdict in verdicts if not verdict.broken and verdict.by is None]
+    for verdict in broken:
+        print(f"\nNo answer to `{verdict.defect}`: {verdict.broken}\n{verdict.told}")
+    if unnoticed:
+        print("\n| nobody noticed | what it breaks | where |\n|---|---|---|")
+        for verdict in unnoticed:
+            defect = by_name[verdict.defect]
+            print(f"| {defect.name} | {_about(defect)} | {defect.file} |")
+    noticed = len(verdicts) - len(broken) - len(unnoticed)
+    answered_later = sum(
+        1
+        for verdict in verdicts
+        if verdict.by and not verdict.by.startswith(by_name[verdict.defect].noticed_by.partition("[")[0])
+    )
+    print(f"\n{noticed} of {len(chosen)} noticed, {answered_later} of them by another test, in {seconds / 60:.0f} min")
+    return 0 if noticed == len(chosen) else 1
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.sabotage", description=__doc__)
+    parser.add_argument("words", nargs="*", help="only defects with one of these in name, pattern, file or `fault N`")
+    parser.add_argument(
+        "--without-services", action="store_true", help="leave out what only tests with services notice"
+    )
+    parser.add_argument("--lanes", type=int, default=LANES, help="processes of tests at a time")
+    parser.add_argument("--again", action="store_true", help="ask again what is known already")
+    parser.add_argument("--list", action="store_true", help="print the defects and plant none")
+    return parser.parse_args(arguments)
+
+
+def _is_meant(defect: Defect, words: Sequence[str], *, without_services: bool) -> bool:
+    if without_services and defect.needs_services:
+        return False
+    told = f"{defect.name} {_about(defect)} {defect.file}"
+    return not words or any(word in told for word in words)
+
+
+def _about(defect: Defect) -> str:
+    return ", ".join([*defect.patterns, *([f"fault {defect.fault}"] if defect.fault is not None else [])])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

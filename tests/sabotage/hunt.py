@@ -1,0 +1,137 @@
+"""Planting defect after defect and asking the tests, in two lanes; those that need services in one of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, groupby
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock
+
+from .defects import Claims, Defect, stages
+from .memory import Memory, Verdict
+from .trial import Outcome, run
+from .workplace import Workplace
+
+LANES = 2
+MODULES = 10
+"""Whose tests are asked without a defect at a time."""
+Tell = Callable[[Verdict], None]
+
+
+class Hunt:
+    """One run over some defects. `services` is the environment by which tests find services that are kept."""
+
+    def __init__(self, claims: Claims, memory: Memory, tell: Tell, services: Mapping[str, str] | None = None) -> None:
+        self._claims, self._memory, self._tell = claims, memory, tell
+        self._services = services or {}
+        self._lock = Lock()
+        # Tests stop and fill the services, and would disturb each other.
+        self._with_services = Lock()
+
+    def over(self, defects: Sequence[Defect], scratch: Path, lanes: int = LANES) -> list[Verdict]:
+        """A verdict on each defect. What is known already is not asked again."""
+        known = [verdict for defect in defects if (verdict := self._memory.recall(defect))]
+        for verdict in known:
+            self._tell(verdict)
+        answered = {verdict.defect for verdict in known}
+        left = [defect for defect in defects if defect.name not in answered]
+        if not left:
+            return known
+        self._unharmed = Workplace(scratch / "unharmed")
+        workplaces = [Workplace(scratch / f"lane{lane}") for lane in range(lanes)]
+        alone, shared = _queue(d for d in left if d.needs_services), _queue(d for d in left if not d.needs_services)
+        with ThreadPoolExecutor(lanes) as pool:
+            # The services import what the first lane has: where a defect is at work in one of them, it is that lane's.
+            list(pool.map(self._baseline, *zip(*_groups(left, workplaces[0], self._unharmed), strict=True)))
+            queues = [[alone, shared] if lane == 0 else [shared] for lane in range(lanes)]
+            done = [pool.submit(self._lane, *each) for each in zip(workplaces, queues, strict=True)]
+            return [*known, *(verdict for lane in done for verdict in lane.result())]
+
+    def _baseline(self, workplace: Workplace, tests: Sequence[str]) -> None:
+        """Find out which of the tests pass without any defect: one that fails anyway notices nothing."""
+        unknown = [test for test in tests if not self._memory.is_green(test)]
+        if not unknown:
+            return
+        outcome = self._run(workplace, unknown, stop_at_first=False)
+        if not outcome.broken:
+            with self._lock:
+                self._memory.remember_green(
+                    t for t in unknown if _among(t, outcome.passed) and not _among(t, outcome.failed)
+                )
+
+    def _lane(self, workplace: Workplace, queues: Sequence[SimpleQueue[Defect]]) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        for queue in queues:
+            while (defect := _next(queue)) is not None:
+                verdict = self._judge(workplace, defect)
+                verdicts.append(verdict)
+                with self._lock:
+                    self._memory.remember(defect, verdict)
+                    self._tell(verdict)
+        return verdicts
+
+    def _judge(self, workplace: Workplace, defect: Defect) -> Verdict:
+        started = time.monotonic()
+
+        def verdict(by: str | None = None, broken: str | None = None, told: str = "") -> Verdict:
+            return Verdict(defect.name, by, round(time.monotonic() - started, 1), broken, told)
+
+        # The hint first, then all that claim what is broken, until one notices.
+        others = [test for test in self._claims.of(defect) if test != defect.noticed_by]
+        for tests in [[defect.noticed_by], *stages(others)]:
+            with workplace.with_defect(defect):
+                outcome = self._run(workplace, tests)
+            if outcome.broken:
+                return verdict(broken=outcome.broken, told=outcome.told)
+            if outcome.failed:
+                noticed = outcome.failed[0]
+                asked_first = _among(defect.noticed_by, [noticed])
+                if (asked_first and self._memory.is_green(defect.noticed_by)) or self._passes_without(noticed):
+                    return verdict(by=noticed)
+                return verdict(broken=f"`{noticed}` does not pass without the defect either", told=outcome.told)
+        return verdict()
+
+    def _passes_without(self, test: str) -> bool:
+        outcome = self._run(self._unharmed, [test])
+        return not outcome.broken and not outcome.failed
+
+    def _run(self, workplace: Workplace, tests: Sequence[str], *, stop_at_first: bool = True) -> Outcome:
+        if not any(test.startswith("tests/services") for test in tests):
+            return run(workplace, tests, stop_at_first=stop_at_first)
+        with self._with_services:
+            return run(workplace, tests, self._services, stop_at_first=stop_at_first)
+
+
+def _groups(defects: Sequence[Defect], alone: Workplace, shared: Workplace) -> list[tuple[Workplace, list[str]]]:
+    """The tests that are asked first, each once, a few modules at a time: what is found out is written down after each."""
+    groups = []
+    for workplace, needs_services in ((alone, True), (shared, False)):
+        tests = sorted({d.noticed_by for d in defects if d.needs_services == needs_services})
+        # A module's tests share what they prepare.
+        modules = [list(each) for _, each in groupby(tests, key=lambda test: test.partition("::")[0])]
+        groups += [
+            (workplace, list(chain.from_iterable(modules[n : n + MODULES]))) for n in range(0, len(modules), MODULES)
+        ]
+    return groups
+
+
+def _among(test: str, ran: Iterable[str]) -> bool:
+    """Whether the test, or one of its cases, is among these."""
+    return any(each == test or each.startswith((f"{test}[", f"{test}::")) for each in ran)
+
+
+def _queue(defects: Iterable[Defect]) -> SimpleQueue[Defect]:
+    queue: SimpleQueue[Defect] = SimpleQueue()
+    for defect in defects:
+        queue.put(defect)
+    return queue
+
+
+def _next(queue: SimpleQueue[Defect]) -> Defect | None:
+    try:
+        return queue.get_nowait()
+    except Empty:
+        return None

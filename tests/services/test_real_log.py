@@ -1,0 +1,45 @@
+"""A piece of a real blog's access log, end to end, by the command that people use, on the shared engine.
+
+Other pieces, by an engine of their own, are in the long proofs. The log is not part of the project: skipped where it is absent.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from platform_world import Platform
+
+from de_resources.spark import SparkEngine
+
+PROJECT = Path(__file__).resolve().parents[2]
+LOG = PROJECT.parent / "shared" / "data" / "blog_access.log"
+# With the one line of the log that is none.
+PIECE = slice(8_800, 9_000)
+FIGURES = (
+    "200 lines read: 199 visits in 3 hours, 1 dead letter(s)",
+    "piece.log line 99",
+    "200 records, 1 dead letter(s), 199 understood in 3 hourly partitions, 0 duplicate(s) removed",
+    "2015-05-20 199",
+)
+
+pytestmark = [
+    pytest.mark.services,
+    pytest.mark.skipif(not LOG.exists(), reason=f"the shared log ../shared/data/{LOG.name} is not on this machine"),
+]
+
+
+def test_a_piece_of_the_log_becomes_its_known_figures(platform: Platform, tmp_path: Path) -> None:
+    piece = tmp_path / "piece.log"
+    piece.write_bytes(b"".join(LOG.read_bytes().splitlines(keepends=True)[PIECE]))
+    with platform.at_home():
+        engine = SparkEngine().resolved_url()
+    environment = {**os.environ, "DE_HOME": str(tmp_path / "home"), "DE_SPARK": engine, "COLUMNS": "240"}
+    command = [str(Path(sys.executable).with_name("de")), "run", "--once", "--without-services", "--log", str(piece)]
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=540)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for figure in FIGURES:
+        assert figure in done.stdout

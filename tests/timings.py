@@ -1,0 +1,150 @@
+"""Measures where the time of the suite goes: a line of JSON per test and shared fixture, in the folder `DE_TEST_TIMINGS`.
+
+Wall seconds, CPU seconds of the process and of all that it started, and how many virtual machines, interpreters and other
+programs it started itself. Services outlive the processes that start them, so that their CPU seconds are not in it.
+`python tests/timings.py FOLDER REPORT` adds the lines of all processes up, per module and per fixture: as `REPORT.md` for
+people, and as `REPORT.json` for the benchmarks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+KINDS = ("JVM", "Python", "fork", "other")
+# Asking the system for all descendants takes longer than most tests.
+_SHORT = 0.2
+_started: Counter[str] = Counter()
+_state: dict[str, Any] = {}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start to write, where the environment asks for it."""
+    folder = os.environ.get("DE_TEST_TIMINGS")
+    if folder and "file" not in _state:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        file = (Path(folder) / f"{os.getpid()}.jsonl").open("a", buffering=1)
+        _state.update(file=file, cpu=_cpu_seconds(), began=time.monotonic())
+        sys.addaudithook(_note_start)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The whole call, told by the process that people wait for."""
+    if _state and not hasattr(session.config, "workerinput"):
+        _write("session", Path(os.environ["DE_TEST_TIMINGS"]).name, time.monotonic() - _state["began"], 0.0, Counter())
+
+
+def _note_start(event: str, arguments: tuple[Any, ...]) -> None:
+    """Count what is started, by kind: the audit event comes before every process that this one makes."""
+    if event == "subprocess.Popen":
+        words = [str(word) for word in arguments[1]]
+        program = Path(words[0]).name
+        kind = "Python" if program.startswith("python") or program == "de" else "other"
+        _started["JVM" if program == "java" or program.startswith("spark-") else kind] += 1
+    elif event in ("os.fork", "os.forkpty"):
+        _started["fork"] += 1
+
+
+def _cpu_seconds() -> float:
+    """Of this process and all of its living and reaped descendants."""
+    me = psutil.Process()
+    total = 0.0
+    for process in [me, *me.children(recursive=True)]:
+        try:
+            total += sum(process.cpu_times()[:4])
+        except psutil.Error:
+            continue
+    return total
+
+
+def _write(kind: str, name: str, wall: float, cpu: float, started: Counter[str]) -> None:
+    line = {"kind": kind, "name": name, "wall": round(wall, 3), "cpu": round(cpu, 3), "started": started}
+    _state["file"].write(json.dumps(line) + "\n")
+
+
+def _measured(kind: str, name: str) -> Generator[None, Any, Any]:
+    before, began = _started.copy(), time.monotonic()
+    try:
+        return (yield)
+    finally:
+        wall, cpu = time.monotonic() - began, 0.0
+        if wall > _SHORT:
+            now = _cpu_seconds()
+            cpu, _state["cpu"] = max(now - _state["cpu"], 0.0), now
+        _write(kind, name, wall, cpu, _started - before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[Any]:
+    """Time a fixture that several tests share, without those that it needs itself."""
+    if not _state or fixturedef.scope == "function":
+        return (yield)
+    return (yield from _measured("fixture", fixturedef.argname))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Time a test with its fixtures."""
+    if not _state:
+        return (yield)
+    return (yield from _measured("test", item.nodeid))
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    """What all processes wrote."""
+    return [json.loads(line) for file in folder.rglob("*.jsonl") for line in file.read_text().splitlines()]
+
+
+def sums(lines: Iterable[dict[str, Any]]) -> dict[str, Counter[str]]:
+    """Seconds and starts per module or fixture, dearest first."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for line in lines:
+        place = found[line["name"].split("::")[0]]
+        place.update({"n": 1, "wall": line["wall"], "cpu": line["cpu"], **line["started"]})
+    return dict(sorted(found.items(), key=lambda place: -place[1]["wall"]))
+
+
+def table(title: str, found: dict[str, Counter[str]]) -> Iterator[str]:
+    """Markdown."""
+    yield f"| {title} | n | wall s | CPU s | {' | '.join(KINDS)} |"
+    yield "|---" * (4 + len(KINDS)) + "|"
+    total: Counter[str] = Counter()
+    for values in found.values():
+        total.update(values)
+    for name, values in [*found.items(), ("**all**", total)]:
+        started = " | ".join(str(values[kind]) for kind in KINDS)
+        yield f"| {name} | {values['n']} | {values['wall']:.1f} | {values['cpu']:.1f} | {started} |"
+
+
+def main(folder: Path, report: Path) -> None:
+    """Write both reports, and say the total."""
+    lines = lines_of(folder)
+    of_kind = {kind: [line for line in lines if line["kind"] == kind] for kind in ("session", "test", "fixture")}
+    parts = {line["name"]: line["wall"] for line in of_kind["session"]}
+    modules, fixtures = table("module", sums(of_kind["test"])), table("shared fixture", sums(of_kind["fixture"]))
+    report.with_suffix(".md").write_text("\n".join([*modules, "", *fixtures, ""]))
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    summary = {
+        "wall_seconds": round(sum(parts.values()), 1),
+        "parts": parts,
+        "tests": len(of_kind["test"]),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "commit": commit.stdout.strip(),
+    }
+    report.with_suffix(".json").write_text(json.dumps(summary, indent=1) + "\n")
+    print(f"{summary['tests']} tests in {summary['wall_seconds'] / 60:.1f} min; {report.with_suffix('.md')} says where")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,43 @@
+"""Runs that are given secrets and fail with them, in an instance that a webserver shows.
+
+`python secret_runs.py`: the secrets are in the environment and in the home's files; no service answers.
+"""
+
+import dagster as dg
+
+from de_assets.automation.weeks import week_jobs
+from de_assets.bronze.devices import devices
+from de_assets.bronze.features import features
+from de_assets.serving.weekly_visits import weekly_visits
+from de_assets.sources.landing_zone import LandingZone
+from de_resources.kafka import KafkaBroker
+from de_resources.postgres import PostgresDatabase
+from de_resources.spark import SparkEngine
+
+NOBODY_ANSWERS = "127.0.0.1:1"
+BROKER = {"bootstrap_servers": NOBODY_ANSWERS, "user": "blog", "password": "secret://canary_of_the_environment"}
+DATABASE = {"host": "127.0.0.1", "port": 1, "database": "blog", "user": "blog", "password": "secret://canary_of_a_file"}
+
+
+def main() -> None:
+    """The broker's password from a variable, the database's from a file, the engine's token in its address."""
+    stored = {"io_manager": dg.mem_io_manager, "spark": SparkEngine(), "landing": LandingZone()}
+    with dg.DagsterInstance.get() as instance:
+        dg.materialize(
+            [features],
+            resources={**stored, "broker": KafkaBroker.configure_at_launch()},
+            run_config={"resources": {"broker": {"config": BROKER}}},
+            instance=instance,
+            raise_on_error=False,
+        )
+        dg.materialize([devices], resources=stored, instance=instance, raise_on_error=False)
+        freeze, *_ = week_jobs([weekly_visits])
+        dg.Definitions(jobs=[freeze], resources={"database": PostgresDatabase.configure_at_launch()}).get_job_def(
+            freeze.name
+        ).execute_in_process(
+            run_config={"resources": {"database": {"config": DATABASE}}}, instance=instance, raise_on_error=False
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The list of planted defects is alive: each has its place in the code, is code, and has tests that must notice it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from sabotage.defects import FAULTS, PROJECT, Claims, Defect, defects, plain, rows
+from sabotage.memory import Memory, Verdict
+from sabotage.trial import run
+from sabotage.workplace import Workplace
+
+from de_assets.catalogue import proofs
+from de_assets.catalogue.patterns import PATTERNS, Family
+
+LIST = defects()
+BUILT = (Family.DATA_INGESTION, Family.ERROR_MANAGEMENT, Family.IDEMPOTENCY)
+"""Families of which every pattern is at work in the graph."""
+
+
+@pytest.fixture(scope="module")
+def claims() -> Claims:
+    return Claims.read()
+
+
+@pytest.mark.parametrize("defect", LIST, ids=lambda defect: defect.name)
+def test_a_defect_has_one_place_is_code_and_is_asked_of_a_test_that_claims_it(defect: Defect, claims: Claims) -> None:
+    right = (PROJECT / defect.file).read_text(encoding="utf-8")
+    wrong = defect.planted(right)
+    assert wrong != right
+    if defect.file.endswith(".py"):
+        compile(wrong, defect.file, "exec")
+    assert set(defect.patterns) <= set(PATTERNS)
+    assert plain(defect.noticed_by) in {plain(test) for test in claims.of(defect)}
+
+
+def test_the_tests_that_are_asked_first_exist() -> None:
+    named = {defect.noticed_by for defect in LIST}
+    there = {test for module in {n.partition("::")[0] for n in named} for test in _tests(PROJECT / module)}
+    assert {name.partition("[")[0] for name in named} - there == set()
+
+
+def test_names_are_unique_and_there_are_enough() -> None:
+    assert [name for name, count in Counter(defect.name for defect in LIST).items() if count > 1] == []
+    assert len(LIST) >= 60
+
+
+def test_every_built_pattern_has_two_defects_and_every_fault_one() -> None:
+    of_patterns = Counter(pattern for defect in LIST for pattern in defect.patterns)
+    proved = proofs.tests(PROJECT / "tests")
+    built = [name for name, pattern in PATTERNS.items() if pattern.family in BUILT or of_patterns[name]]
+    assert len(built) >= 22
+    assert [name for name in built if of_patterns[name] < 2 or name not in proved] == []
+    assert set(rows()) - {defect.fault for defect in LIST} == set(), f"a row of {FAULTS.name} without a defect"
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    return Workplace(tmp_path_factory.mktemp("sabotage") / "copy")
+
+
+def test_the_defect_is_what_is_imported_and_is_gone_afterwards(workplace: Workplace) -> None:
+    """The environment of the tests imports the project from elsewhere."""
+    weeks = "de_resources/iso_week.py"
+    defect = Defect("a", weeks, "LENGTH = timedelta(days=7)", "LENGTH = timedelta(days=9)", "")
+    question = "from de_resources import iso_week as w; print(w.LENGTH.days, w.__file__)"
+
+    def imported() -> str:
+        command = [sys.executable, "-c", question]
+        told = subprocess.run(
+            command, cwd=workplace.folder, env=workplace.environment, check=True, capture_output=True, text=True
+        )
+        return told.stdout.strip()
+
+    place = workplace.folder / weeks
+    for _ in range(2):
+        assert imported() == f"7 {place}"
+        with workplace.with_defect(defect):
+            assert imported() == f"9 {place}", "of the same size, within the same second"
+    assert place.read_text() == (PROJECT / weeks).read_text()
+    assert "days=7" in (PROJECT / weeks).read_text()
+
+
+def test_a_failure_is_a_notice_and_what_cannot_run_is_none(workplace: Workplace) -> None:
+    weeks, hint = "de_resources/iso_week.py", "tests/unit/test_iso_week.py"
+    with workplace.with_defect(Defect("a", weeks, "timedelta(days=7)", "timedelta(days=8)", hint)):
+        noticed = run(workplace, [hint])
+    assert len(noticed.failed) == 1, "the first one is enough"
+    assert noticed.broken is None
+    with workplace.with_defect(Defect("a", weeks, "LENGTH = ", "import nothing_of_this_name\nLENGTH = ", hint)):
+        assert run(workplace, [hint]).broken == "pytest ended with 2"
+    assert run(workplace, [f"{hint}::test_that_nobody_wrote"]).broken == "pytest ended with 4"
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    file, (one, other) = tmp_path / "verdicts.json", LIST[:2]
+    noticed = Verdict(one.name, one.noticed_by, 1.0)
+    Memory(file).remember(one, noticed)
+    Memory(file).remember(other, Verdict(other.name, None, 1.0, broken="no test ran"))
+    memory = Memory(file)
+    assert memory.recall(one) == noticed
+    assert memory.recall(other) is None, "what was no answer is asked again"
+    changed = Defect(one.name, one.file, one.find, one.replace + " ", one.noticed_by, one.patterns, one.fault)
+    assert memory.recall(changed) is None
+    memory.forget([one.name])
+    assert Memory(file).recall(one) is None
+
+
+def _tests(module: Path) -> set[str]:
+    """Ids of all tests of a module, marked or not."""
+    name = str(module.relative_to(PROJECT))
+    found = set()
+    for node in ast.parse(module.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(f"{name}::{node.name}")
+        elif isinstance(node, ast.ClassDef):
+            found |= {f"{name}::{node.name}::{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
+    return found
