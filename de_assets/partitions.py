@@ -1,10 +1,17 @@
 """The partitions of the graph, bounded by the calendar that is in force when this module is loaded."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from de_assets.calendar import Calendar
+
+if TYPE_CHECKING:
+    from de_resources.delta.log import TableLog
 
 CALENDAR = Calendar.load()
 hourly = CALENDAR.hourly
@@ -39,3 +46,15 @@ def calendar_now() -> datetime:
     """The present as far as the calendar goes: in a closed one, time ends where its sources end."""
     now = datetime.now(UTC)
     return now if CALENDAR.end is None else min(now, CALENDAR.end)
+
+
+def rows_in_calendar(log: TableLog | None) -> Mapping[Any, int]:
+    """Rows per partition value of the calendar; other partitions belong to an earlier calendar."""
+    if log is None:
+        return {}
+    rows = log.rows_by_partition()
+    if not log.partition_columns():
+        return rows
+    hours = {hourly.time_window_for_partition_key(k).start for k in hourly.get_partition_keys()}
+    days = {daily.time_window_for_partition_key(k).start.date() for k in daily.get_partition_keys()}
+    return {value: count for value, count in rows.items() if value[0] in hours or value[0] in days}

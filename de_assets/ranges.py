@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from typing import TypeVar
 
@@ -26,3 +26,14 @@ def contiguous(moments: Iterable[Moment], step: timedelta, at_most: int | None =
         else:
             groups.append([moment])
     return groups
+
+
+def key_ranges(known: Sequence[str], wanted: Collection[str]) -> list[tuple[str, str]]:
+    """The wanted ones of the known keys, in their order, as (first, last) of maximal runs without a gap."""
+    ranges: list[tuple[str, str]] = []
+    is_open, chosen = False, frozenset(wanted)
+    for key in known:
+        if key in chosen:
+            ranges[-1:] = [(ranges[-1][0], key)] if is_open else [*ranges[-1:], (key, key)]
+        is_open = key in chosen
+    return ranges

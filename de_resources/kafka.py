@@ -1,6 +1,7 @@
 """The broker as a Dagster resource: the one that configuration names, else the one that `de up` started here."""
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 import dagster as dg
 from confluent_kafka import KafkaException
@@ -34,6 +35,8 @@ class KafkaBroker(dg.ConfigurableResource):
 
     `password` is a reference (`secret://name`), never the value; only for the local broker it may be left out.
     """
+
+    services: ClassVar[tuple[str, ...]] = ("kafka",)
 
     bootstrap_servers: str | None = Field(default=None, description="host:port,...; unset: the local broker")
     user: str | None = Field(default=None, description="SASL/PLAIN user")
@@ -74,7 +77,11 @@ class KafkaBroker(dg.ConfigurableResource):
         }
 
     def check(self) -> None:
-        """Ask the broker for its metadata.
+        """Ask the broker for its metadata. Raises as `topics`."""
+        self.topics()
+
+    def topics(self) -> set[str]:
+        """The topics that the user may see.
 
         Raises:
             ServiceUnavailable: it did not answer as expected within five seconds.
@@ -82,7 +89,7 @@ class KafkaBroker(dg.ConfigurableResource):
         config = self.client_config()
         try:
             # The library prints every refused connection to stderr; the error below says it once.
-            AdminClient({**config, "log_level": "0"}).list_topics(timeout=ANSWER_SECONDS)
+            return set(AdminClient({**config, "log_level": "0"}).list_topics(timeout=ANSWER_SECONDS).topics)
         except KafkaException as error:
             raise ServiceUnavailable(
                 "kafka", config["bootstrap.servers"], f"{error.args[0].str()}; {START_IT}"

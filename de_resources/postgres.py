@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import ClassVar
 
 import dagster as dg
 import psycopg2
@@ -57,6 +58,8 @@ class PostgresDatabase(dg.ConfigurableResource):
 
     `password` is a reference (`secret://name`), never the value; without `host` all comes from the local server.
     """
+
+    services: ClassVar[tuple[str, ...]] = ("postgres",)
 
     host: str | None = Field(default=None, description="unset: the local server")
     port: int = Field(default=5432, description="of a configured host")

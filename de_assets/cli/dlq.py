@@ -19,8 +19,8 @@ from de_resources.errors import PermanentError
 from de_resources.settings import Settings
 
 if TYPE_CHECKING:
-    from de_assets.cli.stages import Outcome
     from de_assets.dead_letters import Decided, Letter
+    from de_assets.filling import Outcome
     from de_assets.sources.decisions import Decision
 
 commands = typer.Typer(help="Dead letters of visits: look at them, replay them, give them up.", no_args_is_help=True)
@@ -216,12 +216,12 @@ def _tell_stale(stale: Mapping[str, set[str] | None]) -> None:
 
 def spans(keys: Iterable[str], most: int = 5) -> str:
     """Keys for people: consecutive ones of the calendar as `first..last`, and how many spans more there are."""
-    from de_assets.cli.stages import contiguous
     from de_assets.partitions import daily, hourly
+    from de_assets.ranges import key_ranges
 
     wanted = set(keys)
     known = next((k for d in (hourly, daily) if wanted & set(k := d.get_partition_keys())), sorted(wanted))
-    ranges = contiguous(known, [key in wanted for key in known])
+    ranges = key_ranges(known, wanted)
     shown = [first if first == last else f"{first}..{last}" for first, last in ranges[:most]]
     return ", ".join(shown) + (f" and {len(ranges) - most} more" if len(ranges) > most else "")
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import dagster as dg
 
-from de_assets.cli.stages import Outcome, Stage, contiguous, run_stage
 from de_assets.dead_letters import Decided
+from de_assets.filling import Outcome, run_keys, units
 from de_assets.partitions import CALENDAR, hourly
+from de_assets.ranges import key_ranges
 from de_assets.sources.decisions import decided_at, land
 from de_checks.per_key import latest_materializations
 from de_resources.downstream import stale_downstream
@@ -22,7 +23,7 @@ from de_resources.errors import PermanentError
 
 VISITS = dg.AssetKey(["bronze", "visits"])
 DEAD_LETTERS = dg.AssetKey(["bronze", "visits_dead_letter"])
-REPLAYED = Stage("replayed visits", (VISITS, DEAD_LETTERS), hourly)
+REPLAYED = (VISITS, DEAD_LETTERS)
 
 
 class OutsideCalendar(PermanentError):
@@ -50,7 +51,7 @@ def unread_hours(instance: dg.DagsterInstance, landing: Path, plan: Decided) -> 
     newest decision was landed."""
     hours = {*plan.concerned, *plan.due}
     keys = [_key(hour) for hour in sorted(hours)]
-    begun = [_begun(instance, asset, keys) for asset in REPLAYED.assets]
+    begun = [_begun(instance, asset, keys) for asset in REPLAYED]
 
     def has_read(hour: datetime) -> bool:
         newest = decided_at(landing, hour)
@@ -73,10 +74,10 @@ def run_hours(instance: dg.DagsterInstance, hours: Sequence[datetime]) -> Outcom
     """Run the two tables of landed visits for these hours, each contiguous range in one run."""
     from de_assets.definitions import defs
 
-    outcome, wanted = Outcome(REPLAYED), {_key(hour) for hour in hours}
-    known = hourly.get_partition_keys()
-    for selection in contiguous(known, [key in wanted for key in known]):
-        run_stage(defs, instance, REPLAYED, selection, outcome)
+    unit = next(unit for unit in units([defs]) if VISITS in unit.assets)
+    outcome = Outcome(unit)
+    for selection in key_ranges(hourly.get_partition_keys(), {_key(hour) for hour in hours}):
+        run_keys(instance, unit, selection, outcome)
     return outcome
 
 

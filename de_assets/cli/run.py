@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from de_assets.calendar import DEFAULT
 from de_assets.cli.app import app, console, explained
-from de_assets.cli.seed import DAYS, SEED, VISITS, Days, Log, SeedNumber, Start, Visits, feed
+from de_assets.cli.own_words import own_words
+from de_assets.cli.seed import DAYS, SEED, VISITS, Days, Feeding, Log, SeedNumber, Start, Visits, feed
 from de_assets.sources.capture import CAPTURES
 from de_assets.sources.topics import TOPICS
 from de_resources.settings import Settings
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
     from dagster import DagsterInstance
 
     from de_resources.local.services import LocalServices
+
+AT_ONCE = 3
+"""Runs side by side on a shared engine: while one computes, others plan, commit or keep their books."""
+_NO_CAPTURE = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 
 
 @app.command()
@@ -51,42 +59,62 @@ def run(
     running_before = {s.name for s in services.status() if s.is_running}
     with explained():
         try:
-            absent = _left_alone(services) if without_services else _bring_up(services)
-            feed(log, days, visits, seed_number, start)
-            good = _materialise(settings, absent)
+            with own_words(settings) as log_file:
+                good = _fill(settings, services, Feeding(log, days, visits, seed_number, start), without_services)
+                if not good:
+                    console.print(f"What libraries said meanwhile: {log_file}", highlight=False)
             if not once and sys.stdout.isatty():
                 serve(settings, port)
         finally:
-            close_connections()
-            if not running_before:
-                services.down()
+            with own_words(settings):
+                close_connections()
+                if not running_before:
+                    services.down()
     raise typer.Exit(0 if good else 1)
 
 
-def _bring_up(services: LocalServices) -> dict[str, str]:
+def _fill(settings: Settings, services: LocalServices, feeding: Feeding, without_services: bool) -> bool:
+    """Services start, and the engine gets warm, while files are landed; then the whole graph is materialised."""
+    with ThreadPoolExecutor(2, thread_name_prefix="start") as beside:
+        if without_services:
+            absent = {s.name: "services were not asked for" for s in services.status() if not s.is_running}
+            feed(feeding)
+        else:
+            starting = beside.submit(_bring_up, services, partial(beside.submit, _warm_up, settings))
+            feed(feeding, services_are_up=starting.result)
+            absent = starting.result()
+    return _materialise(settings, absent)
+
+
+def _bring_up(services: LocalServices, engine_is_up: Callable[[], object]) -> dict[str, str]:
     """Start the services; what cannot run here is left out, with the reason."""
     from de_resources.local.services import ServicesFailed
+    from de_resources.local.spark_connect import SparkConnectService
 
-    with console.status("Starting services …") as status:
-        try:
-            statuses = services.up(
-                topics=TOPICS,
-                captures=CAPTURES,
-                console=console,
-                progress=lambda name, what: status.update(f"{name}: {what}"),
-            )
-        except ServicesFailed as error:
-            console.print(f"[yellow]{error}[/yellow]", highlight=False)
-            statuses = services.status()
+    def progress(name: str, what: str) -> None:
+        if (name, what) == (SparkConnectService.name, "ready"):
+            engine_is_up()
+
+    try:
+        statuses = services.up(topics=TOPICS, captures=CAPTURES, console=console, progress=progress)
+    except ServicesFailed as error:
+        console.print(f"[yellow]{error}[/yellow]", highlight=False)
+        statuses = services.status()
     return {s.name: s.why or str(s.state) for s in statuses if not s.is_running}
 
 
-def _left_alone(services: LocalServices) -> dict[str, str]:
-    return {s.name: "services were not asked for" for s in services.status() if not s.is_running}
+def _warm_up(settings: Settings) -> None:
+    from de_resources.spark import SparkEngine
+    from de_resources.warming import warm
+
+    warm(SparkEngine().spark_session, settings.home / "spark" / "scratch")
 
 
 def dagster_instance(settings: Settings) -> DagsterInstance:
-    """Dagster's instance of this home, with the project's `dagster.yaml`; made on first use."""
+    """Dagster's instance of this home, with the project's `dagster.yaml`; made on first use.
+
+    It captures no output of steps: Dagster does that by exchanging the process's file descriptors, which threads share.
+    """
     from dagster import DagsterInstance
 
     home = settings.dagster_home
@@ -95,24 +123,39 @@ def dagster_instance(settings: Settings) -> DagsterInstance:
     if source.exists():
         shutil.copyfile(source, home / "dagster.yaml")
     os.environ["DAGSTER_HOME"] = str(home)
-    return DagsterInstance.get()
+    return DagsterInstance.local_temp(str(home), overrides={"compute_logs": _NO_CAPTURE})
 
 
 def _materialise(settings: Settings, absent: dict[str, str]) -> bool:
-    # The definitions read the calendar that seeding has just recorded, hence the late import.
-    from de_assets.cli.stages import Outcome, Stage, materialise, stages
+    # The definitions read the calendar that seeding has just recorded, hence the late imports.
+    from de_assets.catalogue import load_locations
     from de_assets.cli.summary import show
-    from de_assets.definitions import defs
+    from de_assets.filling import Outcome, Unit, fill, units
+    from de_assets.filling.sources import Availability
+    from de_assets.filling.units import external_assets
+    from de_assets.sources.landing_zone import LandingZone
+    from de_resources.spark import SparkEngine
 
+    locations = load_locations()
+    sources = Availability(external_assets(locations), LandingZone(root=str(settings.landing)), absent)
+    # Several runs at once are for a server: an engine inside this process takes all of its cores anyway.
+    at_once = AT_ONCE if SparkEngine().shared else 1
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     outcomes: list[Outcome] = []
+    at_work: dict[Unit, None] = {}
     with dagster_instance(settings) as instance, Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("Materialising", total=len(stages()))
+        task = progress.add_task("Materialising", total=len(units(locations)))
 
-        def started(stage: Stage) -> None:
-            progress.update(task, description=f"Materialising {stage.name}")
+        def tell() -> None:
+            progress.update(task, description=f"Materialising {'; '.join(unit.name for unit in list(at_work))}")
 
-        for outcome in materialise(defs, instance, settings, absent=absent, started=started):
+        def started(unit: Unit) -> None:
+            at_work[unit] = None
+            tell()
+
+        for outcome in fill(locations, instance, sources.look, absent=absent, at_once=at_once, started=started):
             outcomes.append(outcome)
+            at_work.pop(outcome.unit, None)
             progress.advance(task)
+            tell()
     return show(outcomes, settings)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,23 +41,45 @@ def seed(
 ) -> None:
     """Feed the sources with simulated data, or land an access log. Doing it again changes nothing."""
     with explained():
-        feed(log, days, visits, seed_number, start)
+        feed(Feeding(log, days, visits, seed_number, start))
 
 
-def feed(
-    log: list[str] | None, days: int, visits: int, seed_number: int, start: str
-) -> tuple[Seeded, AccessLogReport | None]:
-    """Feed the sources with a progress display, and say what was done."""
+@dataclass(frozen=True)
+class Feeding:
+    """What to feed the sources with, as it was asked for: a log, or a simulation of so many days and visits."""
+
+    log: list[str] | None
+    days: int
+    visits: int
+    seed_number: int
+    start: str
+
+
+def feed(what: Feeding, services_are_up: Callable[[], object] = lambda: None) -> tuple[Seeded, AccessLogReport | None]:
+    """Feed the sources with a progress display, and say what was done. Files are landed before `services_are_up` is asked."""
     from de_assets.sources.seeding import seed_access_log, seed_simulation
 
     settings = Settings.from_environment()
     report = None
     with _bar("Seeding") as (advance, say):
-        if log:
-            seeded, report = seed_access_log(settings, log, advance)
+        if what.log:
+            seeded, report = seed_access_log(settings, what.log, advance)
         else:
-            calendar = _calendar(start, days)
-            seeded = seed_simulation(settings, calendar, seed=seed_number, visits=visits, progress=advance, say=say)
+
+            def ready() -> None:
+                say("waiting for the services")
+                services_are_up()
+
+            calendar = _calendar(what.start, what.days)
+            seeded = seed_simulation(
+                settings,
+                calendar,
+                seed=what.seed_number,
+                visits=what.visits,
+                progress=advance,
+                say=say,
+                services_are_up=ready,
+            )
     _tell(seeded, report)
     return seeded, report
 

@@ -1,48 +1,66 @@
-"""What a run did, for people: from the tables' logs, without the engine."""
+"""What a run did, for people: from what its runs told, and from the tables' logs, without the engine."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow.compute as pc
-from deltalake import DeltaTable
+from dagster import AssetKey
+from rich.markup import escape
 from rich.table import Table
 
 from de_assets.cli.app import console
-from de_assets.cli.stages import Outcome
-from de_assets.partitions import daily, hourly
+from de_assets.filling import Outcome
+from de_assets.partitions import rows_in_calendar
+from de_assets.visits_account import visits_account
 from de_resources.delta.lock import local_folder
 from de_resources.delta.log import TableLog
 from de_resources.proxy.store import VersionStore
 from de_resources.settings import Settings
 
-_VISITS = ("bronze/visits", "bronze/visits_dead_letter", "silver/visits", "silver/visits_late")
+_SHOWN = 20
 
 
 def show(outcomes: Sequence[Outcome], settings: Settings) -> bool:
-    """Print tables, visits and checks; True when nothing failed."""
+    """Print datasets, visits and checks; True when nothing failed."""
     console.print(_datasets(outcomes, settings))
-    _tell_visits(settings)
-    _tell_dead_letters(settings)
+    for line in visits_account(settings.lake_root):
+        console.print(line, highlight=False, markup=False)
     return _tell_outcomes(outcomes)
 
 
 def _datasets(outcomes: Sequence[Outcome], settings: Settings) -> Table:
-    table = Table("dataset", "partitions", "rows", "version", "remark", title="Materialised")
+    table = Table("dataset", "partitions", "rows", "version", "seconds", "what happened", title="Materialised")
     for outcome in outcomes:
-        for key in outcome.stage.assets:
-            name = key.to_user_string()
-            uri = f"{settings.lake_root}/{name}"
-            log = TableLog.open(uri)
-            found = (_rows(log), log.version) if log else behind_a_manifest(uri, name)
-            figures = ("", "", "")
-            if found is not None:
-                rows, version = found
-                partitions = str(len(rows)) if outcome.stage.partitions else ""
-                figures = (partitions, f"{sum(rows.values()):,}", str(version))
-            remark = f"left out: {outcome.left_out}" if outcome.left_out else ""
-            table.add_row(name, *figures, remark[:80])
+        for key in outcome.unit.assets:
+            seconds = f"{outcome.seconds:.1f}" if outcome.runs else ""
+            table.add_row(key.to_user_string(), *_figures(outcome, key, settings), seconds, escape(_told(outcome)))
     return table
+
+
+def _told(outcome: Outcome) -> str:
+    """One phrase per dataset; the lines below the table say it in full."""
+    if outcome.left_out is not None:
+        return f"left out: {outcome.left_out}"[:80]
+    if outcome.failures:
+        return f"failed: {outcome.failures[0]}"[:80]
+    held_back = {**outcome.held_back, **outcome.bad}
+    if held_back:
+        count = "" if outcome.unit.partitions is None else f"{len(held_back)} of its partitions "
+        return f"{count}held back: {next(iter(held_back.values()))}"[:80]
+    return "written" if outcome.written else "nothing to do"
+
+
+def _figures(outcome: Outcome, key: AssetKey, settings: Settings) -> tuple[str, str, str]:
+    """Partitions, rows and version: of the table as it is now, else what the runs said they wrote."""
+    name = key.to_user_string()
+    uri = f"{settings.lake_root}/{name}"
+    log = TableLog.open(uri)
+    found = (rows_in_calendar(log), log.version) if log else behind_a_manifest(uri, name)
+    partitioned = outcome.unit.partitions is not None
+    if found is not None:
+        rows, version = found
+        return str(len(rows)) if partitioned else "", f"{sum(rows.values()):,}", str(version)
+    written = f"{outcome.rows[key]:,}" if key in outcome.rows else ""
+    return str(len(outcome.written)) if partitioned and outcome.written else "", written, ""
 
 
 def behind_a_manifest(uri: str, name: str) -> tuple[Mapping[Any, int], int] | None:
@@ -56,56 +74,40 @@ def behind_a_manifest(uri: str, name: str) -> tuple[Mapping[Any, int], int] | No
     return {key: versions[id_].rows.get(key, 0) for key, id_ in live.live.items()}, live.number
 
 
-def _rows(log: TableLog | None) -> Mapping[Any, int]:
-    """Rows per partition value of the calendar; other partitions belong to an earlier calendar."""
-    if log is None:
-        return {}
-    rows = log.rows_by_partition()
-    if not log.partition_columns():
-        return rows
-    hours = {hourly.time_window_for_partition_key(k).start for k in hourly.get_partition_keys()}
-    days = {daily.time_window_for_partition_key(k).start.date() for k in daily.get_partition_keys()}
-    return {value: count for value, count in rows.items() if value[0] in hours or value[0] in days}
-
-
-def _tell_visits(settings: Settings) -> None:
-    rows = {name: _rows(TableLog.open(f"{settings.lake_root}/{name}")) for name in _VISITS}
-    bronze, dead, valid, late = (sum(rows[name].values()) for name in _VISITS)
-    console.print(
-        f"Visits: {bronze + dead:,} records, {dead:,} dead letter(s), {bronze:,} understood in "
-        f"{len(rows['bronze/visits'])} hourly partitions, {bronze - valid - late:,} duplicate(s) removed, "
-        f"{late:,} late or future, {valid:,} valid."
-    )
-    per_day: Counter[str] = Counter()
-    for (hour, *_), count in rows["bronze/visits"].items():
-        per_day[f"{hour:%Y-%m-%d}"] += count
-    console.print("Visits per day before deduplication: " + ", ".join(f"{d} {n:,}" for d, n in sorted(per_day.items())))
-
-
-def _tell_dead_letters(settings: Settings) -> None:
-    """Reasons only: the payloads are personal data."""
-    if TableLog.open(f"{settings.lake_root}/bronze/visits_dead_letter") is None:
-        return
-    table = DeltaTable(f"{settings.lake_root}/bronze/visits_dead_letter")
-    columns = table.to_pyarrow_table(columns=["reason", "source_file", "source_line"])
-    for entry in pc.value_counts(columns["reason"]).to_pylist():
-        console.print(f"  dead letters, {entry['values']}: {entry['counts']:,}", highlight=False, markup=False)
-    for row in columns.filter(pc.is_valid(columns["source_line"])).slice(0, 5).to_pylist():
-        console.print(
-            f"  {row['source_file']} line {row['source_line']}: {row['reason']}", highlight=False, markup=False
-        )
-
-
 def _tell_outcomes(outcomes: Sequence[Outcome]) -> bool:
     passed = sum(o.checks_passed for o in outcomes)
     failed = [name for o in outcomes for name in o.checks_failed]
     failures = [f for o in outcomes for f in o.failures]
     console.print(f"Checks: {passed} passed, {len(failed)} failed; {sum(o.runs for o in outcomes)} runs.")
-    for name in failed[:20]:
-        console.print(f"  [red]failed[/red] {name}", highlight=False)
-    for failure in failures:
-        console.print(f"  [red]error[/red] {failure}", highlight=False)
-    for outcome in outcomes:
-        if outcome.left_out:
-            console.print(f"  [yellow]left out[/yellow] {outcome.stage.name}: {outcome.left_out}", highlight=False)
+    _list("[red]failed[/red]", failed)
+    _list("[red]error[/red]", failures)
+    _list("[yellow]held back[/yellow]", [line for o in outcomes for line in _held_back(o)])
+    for why, names in _left_out(outcomes).items():
+        console.print(f"  [yellow]left out[/yellow] {escape(', '.join(names))}: {escape(why)}", highlight=False)
     return not failed and not failures
+
+
+def _left_out(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
+    """Names by reason: what is behind a missing source is left out for the same one."""
+    by_reason: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.left_out is not None:
+            by_reason.setdefault(outcome.left_out, []).append(outcome.unit.name)
+    return by_reason
+
+
+def _held_back(outcome: Outcome) -> Iterator[str]:
+    """One line per reason."""
+    by_reason: dict[str, list[str]] = {}
+    for key, why in sorted(outcome.held_back.items()):
+        by_reason.setdefault(why, []).append(key)
+    for why, keys in by_reason.items():
+        which = f" [{keys[0]}{f' and {len(keys) - 1} more' if len(keys) > 1 else ''}]" if keys[0] else ""
+        yield f"{outcome.unit.name}{which}: {why}"
+
+
+def _list(what: str, lines: Sequence[str]) -> None:
+    for line in lines[:_SHOWN]:
+        console.print(f"  {what} {escape(line)}", highlight=False)
+    if len(lines) > _SHOWN:
+        console.print(f"  {what} … and {len(lines) - _SHOWN} more", highlight=False)

@@ -161,7 +161,8 @@ def fill(
         until = increment.end.until
         assert until is not None  # noqa: S101 - increments by time have it
         rows = utc_rows(continued_sessions(visits, known, until, gap))
-        figures = seen.get
+        # An increment without records ends without an observation: the engine does not run what reads nothing.
+        figures = {**_NOTHING_SEEN, **seen.get}
         _require_younger(log.topic, increment.since, figures["oldest"])
         told.records += figures["records"]
         told.not_understood += figures["not_understood"]
@@ -169,6 +170,9 @@ def fill(
 
     done = consume(RELATION.name, checkpoints, lambda at: by_time(log, at, now, settle=settle, at_most=at_most), write)
     return told, done
+
+
+_NOTHING_SEEN: Mapping[str, Any] = {"records": 0, "not_understood": 0, "oldest": None}
 
 
 def understood(records: DataFrame) -> tuple[DataFrame, Observation]:

@@ -65,9 +65,18 @@ class EmptyLog(PermanentError):
 
 
 def seed_simulation(
-    settings: Settings, calendar: Calendar, *, seed: int, visits: int, progress: Progress, say: Say
+    settings: Settings,
+    calendar: Calendar,
+    *,
+    seed: int,
+    visits: int,
+    progress: Progress,
+    say: Say,
+    services_are_up: Callable[[], object] = lambda: None,
 ) -> Seeded:
     """Land simulated visits and devices for the calendar's hours, and feed database and broker where they answer.
+
+    `services_are_up` is asked between the files and the rest; it returns when the services may be talked to.
 
     Feeding the same again changes nothing: folders keep their bytes, rows their state, and a topic that holds records
     is not fed a second time. The calendar is recorded for all later processes.
@@ -82,6 +91,7 @@ def seed_simulation(
     landed = land_visits(settings.landing, world, hours, total=visits, irregularities=EVERYDAY, progress=progress)
     done.visits = sum(hour.visits for hour in landed)
     land_devices(settings.landing, world, calendar.end)
+    services_are_up()
     say("feeding the database")
     with _left_out(done, "postgres"), closing(PostgresDatabase().open()) as connection:
         create_tables(connection)

@@ -1,8 +1,15 @@
-"""The systems outside, as external assets: where lineage begins, and who owns it there."""
+"""The systems outside, as external assets: where lineage begins, who owns it there, and where it is looked for.
+
+Metadata `source/table`, `source/topic`, `source/capture` and `source/folder` name what has to be there before anything can be
+read; `filling.sources` looks.
+"""
 
 import dagster as dg
 
 from de_assets.partitions import hourly
+from de_assets.sources import topics
+from de_assets.sources.capture import USERS_CAPTURE
+from de_assets.sources.landing import DEVICES, VISITS
 
 LANDED_VISITS = dg.AssetKey(["sources", "landed_visits"])
 DEVICES_DROP = dg.AssetKey(["sources", "devices_drop"])
@@ -32,30 +39,35 @@ systems = [
         "json",
         partitions_def=hourly,
         deps=[ACCESS_LOG],
+        metadata={"source/folder": VISITS},
     ),
     _external(
         DEVICES_DROP,
         "The provider's complete dump of devices in `landing/devices`, complete when the folder holds `_SUCCESS`.",
         "team:reference-data",
         "json",
+        metadata={"source/folder": DEVICES},
     ),
     _external(
         VISITS_TOPIC,
         "The topic `visits`: live page views, keyed by visit, append time set by the broker.",
         "team:web",
         "kafka",
+        metadata={"source/topic": topics.VISITS},
     ),
     _external(
         FEATURES_TOPIC,
         "The topic `features`: release notifications as CloudEvents; each starts a run.",
         "team:product",
         "kafka",
+        metadata={"source/topic": topics.FEATURES},
     ),
     _external(
         USERS_TABLE,
         "The table `users` of the accounts database, with its history kept by a trigger.",
         "team:accounts",
         "postgres",
+        metadata={"source/table": "users"},
     ),
     _external(
         USERS_TOPIC,
@@ -63,6 +75,13 @@ systems = [
         "team:accounts",
         "kafka",
         deps=[USERS_TABLE],
+        metadata={"source/topic": topics.USERS, "source/capture": USERS_CAPTURE.name},
     ),
-    _external(LEGACY_VISITS_TABLE, "The table `legacy_visits` of the previous system.", "team:legacy", "postgres"),
+    _external(
+        LEGACY_VISITS_TABLE,
+        "The table `legacy_visits` of the previous system.",
+        "team:legacy",
+        "postgres",
+        metadata={"source/table": "legacy_visits"},
+    ),
 ]

@@ -7,7 +7,7 @@ An asset has `dg.WeeklyPartitionsDefinition` with weeks from Monday (`day_offset
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import dagster as dg
 import pyspark.sql.types as T
@@ -46,6 +46,8 @@ class WeeklyTables(dg.ConfigurableIOManager):
 
     Rows go from the engine to the database through this process, as a stream.
     """
+
+    services: ClassVar[tuple[str, ...]] = PostgresDatabase.services
 
     database: dg.ResourceDependency[PostgresDatabase]
     spark: dg.ResourceDependency[SparkEngine]

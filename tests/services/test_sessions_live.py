@@ -201,6 +201,14 @@ def test_a_clock_that_went_back_and_a_lost_table_are_refused(world: World) -> No
             world.fill(9000)
 
 
+def test_a_topic_without_a_record_makes_an_empty_table_and_is_read_on(world: World) -> None:
+    world.fill(5000)
+    assert rows() == set()
+    world.publish([Visit("u", 6000, "/")])
+    world.fill(9000)
+    assert rows() == truth(world.visits, 9000)
+
+
 def test_rows_the_database_refuses_change_nothing_and_older_ones_take_nothing_back(at_home: LocalServices) -> None:
     create_if_missing(PostgresDatabase(), RELATION)
     row: dict[str, Any] = {name: datetime(2026, 1, 1, tzinfo=UTC) for name, _ in RELATION.columns}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the benchmarks are not installed with the packages
 
-from benchmarks.cases.make_run import peak_of_children
+from benchmarks.cases.make_run import peak_of_run
 from benchmarks.cases.make_test import figure_of
 from benchmarks.document import render, summary
 from benchmarks.figure import CERTAINTY, Figure, Kind, Verdict, median_interval
@@ -155,20 +156,44 @@ def test_the_suite_is_judged_by_its_last_report(tmp_path: Path) -> None:
     assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_memory_of_children_and_of_theirs_is_seen_at_its_greatest() -> None:
-    hold = "import time; kept = bytearray(b'x' * 60_000_000); print('held', flush=True); input()"
-    nested = f"import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', {hold!r}]).returncode)"
-    with peak_of_children() as peak:
+HOLD = "import time; kept = bytearray(b'x' * 60_000_000); print('held', flush=True); input()"
+NESTED = f"import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', {HOLD!r}]).returncode)"
+
+
+def test_the_memory_of_children_and_of_theirs_is_seen_at_its_greatest(tmp_path: Path) -> None:
+    with peak_of_run(tmp_path) as peak:
         child = subprocess.Popen(
-            [sys.executable, "-c", nested], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", NESTED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert child.stdout is not None
         assert child.stdout.readline() == "held\n"
-        looked = len(peak)
-        while len(peak) < looked + 2:  # the second of two looks began while it was held
-            time.sleep(0.05)
+        _look_twice(peak)
         child.communicate("\n")
     assert max(peak) * 2**30 > 60_000_000
+
+
+def test_the_memory_of_services_is_seen_though_they_are_nobodys_children(tmp_path: Path) -> None:
+    end, ours = os.pipe()
+    hold = "import sys; kept = bytearray(b'x' * 60_000_000); print('held', file=sys.stderr, flush=True); input()"
+    start = f"import os, subprocess, sys; held = subprocess.Popen([sys.executable, '-c', {hold!r}], stdin={end}, "
+    start += "stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True); "
+    start += "held.stderr.readline(); print(held.pid)"
+    started = subprocess.run(
+        [sys.executable, "-c", start], pass_fds=(end,), capture_output=True, text=True, check=True, timeout=60
+    )
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "supervisord.pid").write_text(started.stdout)
+    with peak_of_run(tmp_path) as peak:
+        _look_twice(peak)
+    os.close(ours)
+    assert max(peak) * 2**30 > 60_000_000
+
+
+def _look_twice(peak: list[float]) -> None:
+    """The second of two looks began while it was held."""
+    looked = len(peak)
+    while len(peak) < looked + 2:
+        time.sleep(0.05)
 
 
 def test_every_kind_has_cells() -> None:

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from de_assets.calendar import DEFAULT, Calendar
-from de_assets.cli.stages import Stage, _selections
+from de_assets.filling.keys import in_the_time_of
 from de_assets.partitions import hours_of_day
 from de_resources.errors import PermanentError
 from de_resources.settings import Settings
@@ -126,9 +126,8 @@ def test_hour_belongs_to_its_day_alone() -> None:
 
 
 @pytest.mark.pattern("fast_metadata_cleaner")
-def test_a_week_with_an_hour_that_was_held_back_is_not_filled() -> None:
-    stage = Stage("weeks", (), Calendar.parse("2022-12-26T00/2023-01-10T00").weekly, one_by_one=True)
-    keys = ["2022-12-26", "2023-01-02", "2023-01-09"]
-    assert list(_selections(stage, set(), set())) == [(key, key) for key in keys]
-    left = list(_selections(stage, set(), {"2023-01-01-05:00"}))
-    assert left == [(key, key) for key in keys[1:]]
+def test_an_hour_lies_in_its_day_and_in_its_week() -> None:
+    calendar = Calendar.parse("2022-12-26T00/2023-01-10T00")
+    assert in_the_time_of(calendar.hourly, ["2023-01-01-05:00"], calendar.weekly) == {"2022-12-26"}
+    assert in_the_time_of(calendar.hourly, ["2023-01-01-05:00"], calendar.daily) == {"2023-01-01"}
+    assert in_the_time_of(calendar.daily, ["2023-01-02"], calendar.weekly) == {"2023-01-02"}

@@ -1,0 +1,10 @@
+"""Filling a lake: the whole graph once and at once, in the order that it declares, what automation does continuously.
+
+`units` reads the asset graphs of the code locations, `fill` runs them, what does not depend on each other side by side.
+"""
+
+from de_assets.filling.execution import Outcome, run_keys
+from de_assets.filling.order import fill
+from de_assets.filling.units import Unit, units
+
+__all__ = ["Outcome", "Unit", "fill", "run_keys", "units"]

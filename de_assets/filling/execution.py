@@ -1,0 +1,112 @@
+"""One run of a unit over a range of its partitions, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import dagster as dg
+from dagster import DagsterInstance
+
+from de_assets.filling.units import Unit
+from de_assets.ranges import range_tags
+
+UNIT_TAG = "de/unit"
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+_GATE = "DagsterAssetCheckFailedError"
+
+
+@dataclass
+class Outcome:
+    """What became of a unit."""
+
+    unit: Unit
+    runs: int = 0
+    seconds: float = 0.0
+    written: set[str] = field(default_factory=set)
+    """Partition keys; `""` for assets without partitions."""
+    rows: dict[dg.AssetKey, int] = field(default_factory=dict)
+    """Rows that the runs said they wrote."""
+    failures: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    """Partitions whose run failed, with the error."""
+    verdicts: dict[tuple[str, str], dg.AssetCheckEvaluation] = field(default_factory=dict)
+    """By check and partition: the last word. A set of partitions may only be sound after the last of several runs."""
+    held_back: dict[str, str] = field(default_factory=dict)
+    """Partitions that were not computed, with what holds them back upstream."""
+    left_out: str | None = None
+    """Why there is nothing to compute with: the source or service that is absent."""
+
+    @property
+    def checks_passed(self) -> int:
+        """How many checks passed, each partition counted."""
+        return sum(evaluation.passed for evaluation in self.verdicts.values())
+
+    @property
+    def checks_failed(self) -> list[str]:
+        """Names of those that did not, with the partition."""
+        return [f"{name} [{key}]" if key else name for (name, key), found in self.verdicts.items() if not found.passed]
+
+    @property
+    def bad(self) -> dict[str, str]:
+        """Partitions that failed, or that a blocking check of this unit holds back, with the reason."""
+        gates = {
+            key: f"the check {name} failed"
+            for (name, key), found in self.verdicts.items()
+            if found.blocking and not found.passed
+        }
+        return {**gates, **self.failed}
+
+
+def run_keys(instance: DagsterInstance, unit: Unit, selection: tuple[str, str] | None, outcome: Outcome) -> None:
+    """One run of the unit's assets over a range of partitions, or of all there is; `outcome` is told what happened."""
+    job = unit.location.resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(
+        instance=instance,
+        asset_selection=list(unit.assets),
+        tags={**(range_tags(*selection) if selection else {}), UNIT_TAG: unit.assets[0].to_user_string()},
+        run_config=_QUIET,
+        raise_on_error=False,
+    )
+    outcome.runs += 1
+    for event in result.get_asset_materialization_events():
+        materialization = event.step_materialization_data.materialization
+        outcome.written.add(materialization.partition or "")
+        _count_rows(outcome, materialization)
+    for evaluation in result.get_asset_check_evaluations():
+        name = f"{evaluation.asset_key.to_user_string()}: {evaluation.check_name}"
+        outcome.verdicts[name, evaluation.partition or ""] = evaluation
+    reasons = {e.step_key or "": reason(e) for e in result.get_step_failure_events() if not _is_gate(e)}
+    outcome.failures += [f"{step}: {said}" for step, said in reasons.items()]
+    for said in list(reasons.values())[:1]:
+        outcome.failed.update(dict.fromkeys(_keys_of(unit, selection), said))
+
+
+def _is_gate(event: dg.DagsterEvent) -> bool:
+    """A blocking check that fails ends its run as well; it is told as a check. So is a run's own end, which has no step."""
+    error = event.step_failure_data.error
+    return event.step_key is None or (error is not None and error.cls_name == _GATE)
+
+
+def _count_rows(outcome: Outcome, materialization: dg.AssetMaterialization) -> None:
+    told = materialization.metadata.get("dagster/partition_row_count") or materialization.metadata.get(
+        "dagster/row_count"
+    )
+    if told is not None and isinstance(told.value, int):
+        key = materialization.asset_key
+        outcome.rows[key] = outcome.rows.get(key, 0) + told.value
+
+
+def _keys_of(unit: Unit, selection: tuple[str, str] | None) -> list[str]:
+    if unit.partitions is None or selection is None:
+        return [""]
+    return list(unit.partitions.get_partition_keys_in_range(dg.PartitionKeyRange(*selection)))
+
+
+def reason(event: dg.DagsterEvent) -> str:
+    """The platform's own sentence where the chain of errors has one, else its innermost cause."""
+    error, chosen = event.step_failure_data.error, None
+    while error is not None:
+        if chosen is None or not chosen.message.startswith("de_"):
+            chosen = error
+        error = error.cause
+    return (chosen.message.strip().splitlines() or ["unknown"])[0][:500] if chosen else "unknown"

@@ -1,0 +1,68 @@
+"""Which partitions of a unit can be computed now: those whose sources are there, and passed their gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import dagster as dg
+from dagster import AssetKey
+
+from de_assets.filling.units import Unit
+
+# What lies in the same time: mappings with offsets read more than that, but a bad hour holds back its own day only.
+_SAME_TIME = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
+
+
+@dataclass
+class State:
+    """What is known of an asset while a lake is filled."""
+
+    partitions: dg.TimeWindowPartitionsDefinition | None = None
+    there: set[str] | None = None
+    """Partitions that can be read; None where there are none to tell apart."""
+    bad: dict[str, str] = field(default_factory=dict)
+    """Partitions that hold back what lies behind them, with the reason. `""` is an asset without partitions."""
+    absent: str | None = None
+    """Why there is nothing of it at all."""
+
+
+@dataclass
+class Wanted:
+    """What a unit is to compute: nothing at all where `absent` says why."""
+
+    keys: list[str] | None
+    """In order; None: the asset has no partitions."""
+    held_back: dict[str, str]
+    absent: str | None = None
+
+
+def wanted(unit: Unit, states: Mapping[AssetKey, State]) -> Wanted:
+    """What can be computed by the states of what the unit reads."""
+    parents = [states[key] for key in sorted(unit.parents) if key in states]
+    absent = next((parent.absent for parent in parents if parent.absent is not None), None)
+    if absent is not None:
+        return Wanted(None, {}, absent)
+    if unit.partitions is None:
+        bad = [f"{key}: {why}" if key else why for parent in parents for key, why in parent.bad.items()]
+        return Wanted(None, {"": bad[0]} if bad else {})
+    keys = set(unit.partitions.get_partition_keys())
+    held_back: dict[str, str] = {}
+    for parent in parents:
+        if parent.partitions is None:
+            held_back.update(dict.fromkeys(keys, parent.bad[""]) if "" in parent.bad else {})
+            continue
+        if parent.there is not None:
+            keys &= in_the_time_of(parent.partitions, {*parent.there, *parent.bad}, unit.partitions)
+        for key, why in parent.bad.items():
+            held_back.update(dict.fromkeys(in_the_time_of(parent.partitions, [key], unit.partitions), why))
+    return Wanted([key for key in unit.partitions.get_partition_keys() if key in keys - held_back.keys()], held_back)
+
+
+def in_the_time_of(
+    above: dg.TimeWindowPartitionsDefinition, keys: Iterable[str], below: dg.TimeWindowPartitionsDefinition
+) -> set[str]:
+    """The partitions below whose time has some in common with these above."""
+    subset = above.empty_subset().with_partition_keys(keys)
+    found = _SAME_TIME.get_downstream_partitions_for_partitions(subset, above, downstream_partitions_def=below)
+    return set(found.get_partition_keys())

@@ -1,0 +1,246 @@
+"""Filling a lake by what its graph declares: order, ranges, what is left out, what a bad partition holds back."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
+
+import dagster as dg
+import pytest
+
+from de_assets.filling import Outcome, fill, units
+from de_assets.filling.keys import State
+from de_assets.filling.units import external_assets, longest_ways
+from de_checks.per_key import Verdict, evaluate, spec_for
+
+HOURLY = dg.HourlyPartitionsDefinition("2024-10-10-00:00", end_date="2024-10-12-00:00")
+DAILY = dg.DailyPartitionsDefinition("2024-10-10", end_date="2024-10-12")
+HOURS = HOURLY.get_partition_keys()
+SINGLE_RUN = dg.BackfillPolicy.single_run()
+
+
+class Broker(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """A resource that says which service it talks to."""
+
+    services: ClassVar[tuple[str, ...]] = ("kafka",)
+
+
+class Runs:
+    """What was computed, in order."""
+
+    def __init__(self) -> None:
+        self.computed: list[tuple[str, tuple[str, ...]]] = []
+
+    def note(self, context: dg.AssetExecutionContext) -> None:
+        keys = tuple(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else ()
+        self.computed.append((context.asset_key.to_user_string(), keys))
+
+    def of(self, name: str) -> list[tuple[str, ...]]:
+        return [keys for asset, keys in self.computed if asset == name]
+
+
+@pytest.fixture
+def runs() -> Runs:
+    return Runs()
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as ephemeral:
+        yield ephemeral
+
+
+def everything(_key: dg.AssetKey) -> State:
+    return State()
+
+
+def filled(
+    instance: dg.DagsterInstance,
+    definitions: dg.Definitions,
+    *,
+    look: Callable[[dg.AssetKey], State] = everything,
+    absent: dict[str, str] | None = None,
+) -> dict[str, Outcome]:
+    outcomes = fill([definitions], instance, look, absent=absent or {})
+    return {key.to_user_string(): outcome for outcome in outcomes for key in outcome.unit.assets}
+
+
+def hours_and_days(runs: Runs, *, failing: Sequence[str] = (), raising: Sequence[str] = ()) -> dg.Definitions:
+    """Landed hours, hours with a gate, days of them, a running total over days, and one table over all."""
+
+    @dg.asset(partitions_def=HOURLY, backfill_policy=SINGLE_RUN, deps=["landed"])
+    def hours(context: dg.AssetExecutionContext) -> None:
+        runs.note(context)
+        if wrong := set(context.partition_keys) & set(raising):
+            raise ValueError(f"unreadable: {sorted(wrong)}")
+
+    gate = spec_for(hours.get_asset_spec(), "complete", description="", blocking=True, metadata={})
+
+    @dg.multi_asset_check(specs=[gate])
+    def complete(
+        context: dg.AssetCheckExecutionContext,
+    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
+        yield from evaluate(context, gate, lambda found: {key: Verdict(key not in failing, "") for key in found})
+
+    @dg.asset(partitions_def=DAILY, backfill_policy=SINGLE_RUN, deps=[hours])
+    def days(context: dg.AssetExecutionContext) -> None:
+        runs.note(context)
+
+    before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1, allow_nonexistent_upstream_partitions=True)
+
+    @dg.asset(partitions_def=DAILY, deps=[days, dg.AssetDep("total", partition_mapping=before)])
+    def total(context: dg.AssetExecutionContext) -> None:
+        runs.note(context)
+
+    @dg.asset(deps=[days])
+    def report(context: dg.AssetExecutionContext) -> None:
+        runs.note(context)
+
+    landed = dg.AssetSpec("landed", partitions_def=HOURLY)
+    return dg.Definitions(
+        [report, total, days, hours, landed], asset_checks=[complete], executor=dg.in_process_executor
+    )
+
+
+def test_order_and_ranges_come_from_the_graph(instance: dg.DagsterInstance, runs: Runs) -> None:
+    outcomes = filled(instance, hours_and_days(runs))
+    order = [name for name, _ in runs.computed]
+    assert order[:2] == ["hours", "days"]
+    assert sorted(order[2:]) == ["report", "total", "total"]
+    assert runs.of("hours") == [tuple(HOURS)], "one run over all of them"
+    assert runs.of("days") == [("2024-10-10", "2024-10-11")]
+    assert runs.of("total") == [("2024-10-10",), ("2024-10-11",)], "each builds on the one before"
+    assert outcomes["hours"].written == set(HOURS)
+    assert (outcomes["hours"].checks_passed, outcomes["hours"].runs) == (48, 1)
+    assert not any(outcome.left_out or outcome.failures or outcome.bad for outcome in outcomes.values())
+
+
+def test_only_what_the_source_has_is_computed(instance: dg.DagsterInstance, runs: Runs) -> None:
+    there = {*HOURS[3:6], *HOURS[30:]}
+    filled(instance, hours_and_days(runs), look=lambda _: State(HOURLY, there))
+    assert runs.of("hours") == [tuple(HOURS[3:6]), tuple(HOURS[30:])]
+    assert runs.of("days") == [("2024-10-10", "2024-10-11")], "a day consists of the hours that are there"
+
+
+def test_a_bad_hour_holds_back_its_day_and_what_builds_on_it_and_nothing_else(
+    instance: dg.DagsterInstance, runs: Runs
+) -> None:
+    outcomes = filled(instance, hours_and_days(runs, failing=["2024-10-10-05:00"]))
+    assert outcomes["hours"].checks_failed == ["hours: complete [2024-10-10-05:00]"]
+    assert not outcomes["hours"].failures, "a gate is told as a check"
+    assert runs.of("days") == [("2024-10-11",)]
+    assert outcomes["days"].held_back == {"2024-10-10": "the check hours: complete failed"}
+    assert runs.of("total") == [], "the second day's total would lack the first"
+    assert outcomes["total"].held_back["2024-10-11"] == "it builds on 2024-10-10"
+    assert runs.of("report") == []
+
+
+def test_an_error_is_told_beside_a_failed_check(instance: dg.DagsterInstance, runs: Runs) -> None:
+    """Two ranges: the gate of one fails, the other cannot be read."""
+    gap = {*HOURS[:6], *HOURS[24:]}
+    definitions = hours_and_days(runs, failing=[HOURS[2]], raising=[HOURS[30]])
+    outcomes = filled(instance, definitions, look=lambda _: State(HOURLY, gap))
+    assert outcomes["hours"].checks_failed == [f"hours: complete [{HOURS[2]}]"]
+    assert outcomes["hours"].failures == [f"hours: ValueError: unreadable: ['{HOURS[30]}']"]
+    assert set(outcomes["hours"].bad) == {HOURS[2], *HOURS[24:]}
+    assert set(outcomes["days"].held_back) == {"2024-10-10", "2024-10-11"}
+    assert runs.of("days") == []
+
+
+def test_the_last_run_has_the_last_word_about_what_it_completes(instance: dg.DagsterInstance) -> None:
+    """A check about all days is red until the last of them is there."""
+    seen: list[str] = []
+
+    @dg.asset(partitions_def=DAILY)
+    def days(context: dg.AssetExecutionContext) -> None:
+        seen.append(context.partition_key)
+
+    @dg.asset_check(asset=days)
+    def all_days_are_there() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=len(seen) == 2)
+
+    definitions = dg.Definitions([days], asset_checks=[all_days_are_there], executor=dg.in_process_executor)
+    outcome = filled(instance, definitions)["days"]
+    assert (outcome.runs, outcome.checks_passed, outcome.checks_failed) == (2, 1, [])
+
+
+def services_and_sources(runs: Runs) -> dg.Definitions:
+    @dg.asset(deps=["topic"])
+    def records(context: dg.AssetExecutionContext, broker: Broker) -> None:
+        runs.note(context)
+
+    @dg.asset(deps=[records])
+    def counts(context: dg.AssetExecutionContext) -> None:
+        runs.note(context)
+
+    @dg.asset(ins={"extra": dg.AssetIn("records", metadata={"if_missing": "empty"}, dagster_type=dg.Nothing)})
+    def enriched(context: dg.AssetExecutionContext) -> None:
+        runs.note(context)
+
+    systems = [dg.AssetSpec("table"), dg.AssetSpec("topic", deps=["table"])]
+    return dg.Definitions(
+        [counts, enriched, records, *systems], resources={"broker": Broker()}, executor=dg.in_process_executor
+    )
+
+
+def test_what_needs_an_absent_service_is_left_out_with_all_behind_it(instance: dg.DagsterInstance, runs: Runs) -> None:
+    outcomes = filled(instance, services_and_sources(runs), absent={"kafka": "not started"})
+    assert outcomes["records"].left_out == outcomes["counts"].left_out == "kafka: not started"
+    assert outcomes["enriched"].left_out is None, "its input declares that it may be missing"
+    assert runs.of("enriched") == [()]
+
+
+def test_what_has_no_source_is_left_out_with_all_behind_it(instance: dg.DagsterInstance, runs: Runs) -> None:
+    outcomes = filled(instance, services_and_sources(runs), look=lambda key: State(absent=f"no {key.to_user_string()}"))
+    assert outcomes["records"].left_out == outcomes["counts"].left_out == "no topic"
+    assert [name for name, _ in runs.computed] == ["enriched"]
+
+
+def test_an_absent_service_of_nobody_is_no_reason(instance: dg.DagsterInstance, runs: Runs) -> None:
+    outcomes = filled(instance, services_and_sources(runs), absent={"postgres": "not started"})
+    assert not any(outcome.left_out for outcome in outcomes.values())
+
+
+def test_units_know_what_follows_them_and_what_is_outside(runs: Runs) -> None:
+    definitions = hours_and_days(runs)
+    chosen = units([definitions])
+    assert {unit.name: way for unit, way in longest_ways(chosen).items()} == {
+        "hours": 3,
+        "days": 2,
+        "total": 1,
+        "report": 1,
+    }
+    assert [unit.name for unit in chosen if unit.chained] == ["total"]
+    assert {key.to_user_string() for key in external_assets([definitions])} == {"landed"}
+
+
+def test_what_one_location_writes_is_read_by_the_other_after_it(instance: dg.DagsterInstance, runs: Runs) -> None:
+    @dg.asset(deps=["days"])
+    def chart(context: dg.AssetExecutionContext) -> None:
+        runs.note(context)
+
+    consumer = dg.Definitions([chart, dg.AssetSpec("days")], executor=dg.in_process_executor)
+    outcomes = list(fill([consumer, hours_and_days(runs)], instance, everything, absent={}))
+    names = [name for name, _ in runs.computed]
+    assert names.index("chart") > names.index("days")
+    assert len(outcomes) == 5
+
+
+def test_what_does_not_depend_on_each_other_runs_side_by_side() -> None:
+    """Each waits for the other one; run one after the other, neither would end."""
+    meeting = threading.Barrier(2, timeout=60)
+
+    def meets(name: str) -> dg.AssetsDefinition:
+        @dg.asset(name=name)
+        def asset() -> None:
+            meeting.wait()
+
+        return asset
+
+    definitions = dg.Definitions([meets("one"), meets("other")], executor=dg.in_process_executor)
+    # Output is captured by exchanging descriptors, which threads share.
+    quiet = {
+        "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+    }
+    with dg.instance_for_test(overrides=quiet) as instance:
+        outcomes = list(fill([definitions], instance, everything, absent={}, at_once=2))
+    assert [outcome.failures for outcome in outcomes] == [[], []]
