@@ -63,7 +63,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             session.config.stash[_SEED] = rounds.seed(item.nodeid)
             item._initrequest()  # type: ignore[attr-defined]  # fixtures of a test function are made anew
             item._report_sections.clear()  # what earlier rounds printed
-            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            # A test that followed itself would not be set up again: of its own, only its module stays.
+            session.config.hook.pytest_runtest_protocol(
+                item=item, nextitem=item.parent if following is item else following
+            )
             if session.testsfailed:
                 raise session.Failed(f"seed {given}: see the command above")
             rounds.passed(item.nodeid)
