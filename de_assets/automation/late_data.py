@@ -117,7 +117,7 @@ class Integrator:
     def _taken_over(self, moment: Moment) -> list[dg.RunRequest]:
         requests = []
         for claim in self.state.claims():
-            if claim.at <= moment.now - LEASE and self.runs.fate(claim.name) == Fate.NO_RUN:
+            if self.runs.fate(claim.name) == Fate.NO_RUN:
                 keys = self.state.take_over(claim, self.by, moment.now, LEASE)
                 if keys:
                     requests.append(self._run(claim.name, keys[0], keys[-1], {"late/taken_over": "true"}))

@@ -63,6 +63,17 @@ from de_resources.storage import spark_options
 Choice = TypeVar("Choice", bound=Enum)
 
 
+class NoPartitionNamed(PermanentError):
+    """A partitioned asset in a run that names no partition: it would own the whole table."""
+
+    def __init__(self, asset: str) -> None:
+        self.asset = asset
+        super().__init__(
+            f"`{asset}` has partitions, and this run names none. Nothing was written, for it would have replaced all of them. "
+            "Launch it for a partition, or for a range of partitions."
+        )
+
+
 class SparkDeltaIOManager(BaseDeltaLakeIOManager):
     """Writes PySpark frames to Delta tables slice by slice, and reads them back the same way.
 
@@ -103,6 +114,7 @@ class DeltaTables(CustomDbIOManager):
                 "frame, or annotate the asset with `-> None` when it stores its data itself."
             )
         self._check_supported_type(type(obj))
+        require_partition(context)
         table_slice = self._get_table_slice(context, context)
         with self._db_client.connect(context, table_slice) as connection:
             self._resolve_handler(type(obj)).handle_output(context, table_slice, obj, connection)
@@ -316,6 +328,13 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         text = str(error)
         gone = ("UNAVAILABLE", "RETRIES_EXCEEDED", "SESSION_NOT_FOUND", "INVALID_HANDLE", "failed to connect")
         return self._config.spark.lost() if any(word in text for word in gone) else error
+
+
+def require_partition(context: OutputContext) -> None:
+    """Raise `NoPartitionNamed` unless the run says what it owns. Dagster lets such a run through, also for the key `""`."""
+    partitioned = context.has_asset_key and context.step_context.has_asset_partitions_for_output(context.name)
+    if partitioned and not context.has_asset_partitions:
+        raise NoPartitionNamed(context.asset_key.to_user_string())
 
 
 def slice_of(context: OutputContext | InputContext, metadata: Mapping[str, Any]) -> Slice | None:

@@ -10,6 +10,7 @@ from io_manager_support import ORDERS, Shop, asset
 from pyspark.sql import DataFrame
 
 from de_resources.delta.frames import RowsOutsideSlice
+from de_resources.delta.io_manager import NoPartitionNamed
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
 
@@ -27,6 +28,20 @@ def shop(engine: SparkEngine, lake: Path) -> Shop:
 
 def order(number: int, day: int, amount: float = 1.0) -> tuple[object, ...]:
     return (number, date(2024, 1, day), amount, f"{number}@example.org")
+
+
+@pytest.mark.parametrize("key", [None, ""], ids=["no key", "an empty key"])
+def test_a_run_that_names_no_partition_replaces_nothing(shop: Shop, key: str | None) -> None:
+    """Dagster lets it through; without a partition of its own it would own the whole table."""
+    rows = [(1, "PL"), (2, "PL")]
+    sales = asset(
+        "sales", lambda _: shop.frame(rows, "id long, country string"), partitions=COUNTRIES, partition_expr="country"
+    )
+    shop.run(sales, key="PL")
+    failure = shop.failure(sales, key=key)
+    assert isinstance(failure, NoPartitionNamed)
+    assert "Launch it for a partition" in str(failure)
+    assert (shop.version("sales"), shop.rows("sales")) == (1, rows)
 
 
 class TestDaily:
