@@ -16,6 +16,7 @@ from de_assets.sources.decisions import DECISIONS, decision_files
 from de_assets.sources.devices_dump import check_dump
 from de_assets.sources.landing import DEVICES, VISITS, Readiness, data_files, hour_folder, is_ready
 from de_resources.errors import PermanentError, TransientError
+from de_resources.files import literally
 from de_resources.settings import Settings
 
 READINESS_VARIABLE = "DE_VISITS_READINESS"
@@ -89,7 +90,7 @@ class LandingZone(dg.ConfigurableResource):
         if not files:
             return session.createDataFrame([], "payload BINARY, source_file STRING, landing_hour TIMESTAMP")
         payload = F.col("value").cast("binary").alias("payload")
-        return session.read.text(files).select(payload, *_place(VISITS))
+        return session.read.text(literally(files)).select(payload, *_place(VISITS))
 
     def decisions(self, session: SparkSession, hours: Sequence[datetime]) -> DataFrame | None:
         """What was decided about dead letters of these hours: the fields of `Decision`, `source_file`, `landing_hour`.
@@ -99,7 +100,7 @@ class LandingZone(dg.ConfigurableResource):
         files = [str(file) for file in decision_files(self.path, hours)]
         if not files:
             return None
-        read = session.read.schema(_DECISION).option("mode", "FAILFAST").json(files)
+        read = session.read.schema(_DECISION).option("mode", "FAILFAST").json(literally(files))
         return read.select("letter_id", "kind", "attempt", "raw", "why", *_place(DECISIONS))
 
     def devices(self, session: SparkSession) -> DataFrame:
@@ -113,11 +114,12 @@ class LandingZone(dg.ConfigurableResource):
             raise FolderNotReady([folder])
         schema = "type STRING, full_name STRING, version STRING"
         try:
-            files = data_files(folder)
-            check_dump(files)
-            if not files:
+            dump = data_files(folder)
+            check_dump(dump)
+            if not dump:
                 return session.createDataFrame([], schema)
-            return session.read.schema(schema).option("mode", "FAILFAST").json([str(f) for f in files])
+            files = literally([str(file) for file in dump])
+            return session.read.schema(schema).option("mode", "FAILFAST").json(files)
         except FileNotFoundError as error:
             raise PermanentError(
                 f"The devices' dump {error.filename} vanished while it was read. Land it again."

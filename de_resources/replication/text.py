@@ -15,6 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from de_resources.contract import Contract
 from de_resources.errors import PermanentError
+from de_resources.files import literally
 from de_resources.replication.allow_list import allowed_columns
 
 _BROKEN = "_broken_line"
@@ -46,9 +47,10 @@ def read_allowed_text(
     first: a JSON line that has one column more than the contract stops the run as a table's column does, wherever it is.
     An object within a JSON line is one column, and its text is kept.
 
-    Raises `UnclassifiedColumns`, `VanishedColumns` (see `allow_list`), and `BrokenLines`, which shows places and no values.
+    Raises `UnclassifiedColumns`, `VanishedColumns` (see `allow_list`), and `BrokenLines`, which shows places and no values;
+    `UnreadableName`.
     """
-    paths = list(files)
+    paths = literally(files)
     reader = session.read.format(kind).options(
         **{**_OPTIONS[kind], "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN, **options}
     )
