@@ -37,6 +37,8 @@ _NESTED = {
     "is_bot": "context.technical.is_bot",
 }
 _TIMES = ("event_time", "connected_since")
+# Before there was a web, and beyond what readers of nanoseconds can hold: whatever it was, it was not then.
+_EARLIEST, _LATEST = "1970-01-01T00:00:00Z", "2262-01-01T00:00:00Z"
 
 
 def parse_visits(records: DataFrame, payload: str) -> DataFrame:
@@ -52,17 +54,29 @@ def parse_visits(records: DataFrame, payload: str) -> DataFrame:
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
     read = prepared.withColumn("_json", F.from_json(F.col("raw"), _JSON, options))
     # Converted in a step of their own, because the value and what is wrong with it both need them.
-    parsed = read.withColumns({_converted(c): _source(c).try_cast("timestamp") for c in _TIMES})
+    parsed = read.withColumns({_converted(c): _moment(F.trim(_source(c))) for c in _TIMES})
     error, field = _error(F.col("_is_text"))
+    # Only what says why was rejected: anybody can write an empty object.
+    rejected = F.when(_rejected(), F.col("_json.rejected"))
     return parsed.select(
         *(F.col(c) for c in records.columns if c != "raw"),
         *(_value(c).alias(c) for c in Contract.of(VisitColumns).column_names),
-        F.coalesce(F.col("_json.rejected.raw"), F.col("raw")).alias("raw"),
+        F.coalesce(rejected["raw"], F.col("raw")).alias("raw"),
         error.alias(ERROR),
         field.alias(ERROR_FIELD),
-        F.col("_json.rejected.line").alias(ERROR_LINE),
-        F.col("_json.rejected.file").alias(ERROR_FILE),
+        rejected["line"].alias(ERROR_LINE),
+        rejected["file"].alias(ERROR_FILE),
     )
+
+
+def _rejected() -> Column:
+    return F.coalesce(F.trim(F.col("_json.rejected.reason")), F.lit("")) != ""
+
+
+def _moment(text: Column) -> Column:
+    """The moment of a text that has a date. Spark reads `10:05` as today's, and `2024` as its first day."""
+    has_date = (F.substring(text, 5, 1) == "-") & (F.substring(text, 8, 1) == "-")
+    return F.when(has_date, text.try_cast("timestamp"))
 
 
 def _source(column: str) -> Column:
@@ -74,21 +88,29 @@ def _converted(column: str) -> str:
 
 
 def _value(column: str) -> Column:
-    return F.col(_converted(column)) if column in _TIMES else _source(column)
+    return F.when(_is_conceivable(column), F.col(_converted(column))) if column in _TIMES else _source(column)
+
+
+def _is_conceivable(column: str) -> Column:
+    return F.col(_converted(column)).between(*(F.lit(end).cast("timestamp") for end in (_EARLIEST, _LATEST)))
 
 
 def _error(valid_utf8: Column) -> tuple[Column, Column]:
     """The first thing that is wrong, and the field to blame, if any."""
     broken = (
         (~valid_utf8, F.lit("the bytes are not UTF-8"), F.lit(None)),
-        (F.col("_json.rejected").isNotNull(), F.col("_json.rejected.reason"), F.lit(None)),
+        (_rejected(), F.col("_json.rejected.reason"), F.lit(None)),
         (
             F.col("_json").isNull() | F.col("_json._corrupt").isNotNull(),
             F.lit("not a JSON object of the expected form"),
             F.lit(None),
         ),
         *((F.coalesce(F.trim(_source(c)), F.lit("")) == "", F.lit(f"{c} is missing"), F.lit(c)) for c in REQUIRED),
-        *((_source(c).isNotNull() & _value(c).isNull(), F.lit(f"{c} is no timestamp"), F.lit(c)) for c in _TIMES),
+        *(
+            (_source(c).isNotNull() & F.col(_converted(c)).isNull(), F.lit(f"{c} is no timestamp"), F.lit(c))
+            for c in _TIMES
+        ),
+        *((~_is_conceivable(c), F.lit(f"{c} is before 1970 or after 2261"), F.lit(c)) for c in _TIMES),
     )
     nothing = F.lit(None).cast("string")
     error, field = nothing, nothing

@@ -10,7 +10,8 @@ from io_manager_support import Shop
 from pyspark.sql import DataFrame
 
 from de_resources.delta.crash_points import at
-from de_resources.delta.read_versions import version_read
+from de_resources.delta.read_versions import ReadVersions, version_read
+from de_resources.delta.table import Table
 from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("dynamic_late_data_integrator")
@@ -73,6 +74,18 @@ def test_what_lands_between_reading_and_writing_does_not_count_as_read(shop: Sho
         result = shop.run(upstream, downstream, key="a", select=[downstream])
     assert shop.version("orders") == before + 1
     assert read_by(shop, result) == [before]
+
+
+def test_of_an_input_that_is_loaded_twice_the_first_version_counts(shop: Shop) -> None:
+    """What was computed from the first one has not seen what the second one saw."""
+    shop.run(orders(shop), key="a")
+    table, versions = Table(name="silver.orders", uri=shop.uri("orders")), ReadVersions()
+    versions.note(table)
+    before = shop.version("orders")
+    DeltaTable(shop.uri("orders")).delete("day = 'a'")
+    versions.note(table)
+    assert shop.version("orders") == before + 1
+    assert versions.tables["silver.orders"]["version"] == before
 
 
 def test_a_merge_that_changes_nothing_has_read_all_the_same(shop: Shop) -> None:

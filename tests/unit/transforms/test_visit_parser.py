@@ -56,6 +56,31 @@ CASES = {
     "absent time": (without("event_time"), "event_time is missing", "event_time"),
     "unreadable time": (line(event_time="yesterday"), "event_time is no timestamp", "event_time"),
     "impossible time": (line(event_time="2024-02-30T00:00:00Z"), "event_time is no timestamp", "event_time"),
+    "only a time of day": (line(event_time="10:05"), "event_time is no timestamp", "event_time"),
+    "only a year": (line(event_time="2024"), "event_time is no timestamp", "event_time"),
+    "a second of the epoch": (line(event_time="1728545400"), "event_time is no timestamp", "event_time"),
+    "a date and spaces": (line(event_time=" 2024-10-10 "), None, None),
+    "the first year": (
+        line(event_time="0001-01-01T00:00:00Z"),
+        "event_time is before 1970 or after 2261",
+        "event_time",
+    ),
+    "before the epoch": (
+        line(event_time="1970-01-01T00:30:00+01:00"),
+        "event_time is before 1970 or after 2261",
+        "event_time",
+    ),
+    "the last year of readers": (line(event_time="2261-12-31T23:59:59Z"), None, None),
+    "too far ahead": (line(event_time="2263-01-01T00:00:00Z"), "event_time is before 1970 or after 2261", "event_time"),
+    "five digits": (line(event_time="+10000-01-01T00:00:00Z"), "event_time is no timestamp", "event_time"),
+    "connected in the year 1": (
+        line(context={"user": {"connected_since": "0001-01-01T00:00:00Z"}}),
+        "connected_since is before 1970 or after 2261",
+        "connected_since",
+    ),
+    "rejected by nobody": (b'{"rejected": {}}', "visit_id is missing", "visit_id"),
+    "rejected with a blank": (b'{"rejected": {"reason": " ", "file": "x"}}', "visit_id is missing", "visit_id"),
+    "a visit that says rejected": (line(rejected={"raw": "other", "file": "/etc/passwd", "line": 1}), None, None),
     "rejected earlier": (
         b'{"rejected": {"raw": "garbage", "reason": "no request", "line": 12, "file": "a.log"}}',
         "no request",
@@ -95,3 +120,10 @@ def test_the_original_is_kept_untouched(parsed: dict[str, dict[str, object]]) ->
 def test_an_earlier_rejection_keeps_its_place(parsed: dict[str, dict[str, object]]) -> None:
     row = parsed["rejected earlier"]
     assert (row["raw"], row["error_file"], row["error_line"]) == ("garbage", "a.log", 12)
+
+
+@pytest.mark.parametrize("name", ["rejected by nobody", "rejected with a blank", "a visit that says rejected"])
+def test_who_gives_no_reason_has_rejected_nothing(parsed: dict[str, dict[str, object]], name: str) -> None:
+    row = parsed[name]
+    assert row["raw"] == CASES[name][0].decode()
+    assert (row["error_file"], row["error_line"]) == (None, None)
