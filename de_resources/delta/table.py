@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from de_resources.contract import Contract
-from de_resources.delta.literals import identifier, literal, quoted_path
+from de_resources.delta.literals import identifier, literal, quoted_path, type_text
 from de_resources.delta.lock import creation_lock, local_folder
 from de_resources.delta.log import Commit, TableLog
 from de_resources.delta.versions import version_to_read
@@ -125,7 +125,7 @@ class Table:
     def _create(self, session: SparkSession, schema: StructType, extra: Mapping[str, str]) -> None:
         comments = {c.name: c.description for c in self.contract.columns} if self.contract else {}
         columns = ", ".join(
-            f"{identifier(f.name)} {f.dataType.simpleString()} COMMENT {literal(comments.get(f.name, ''))}"
+            f"{identifier(f.name)} {type_text(f.dataType)} COMMENT {literal(comments.get(f.name, ''))}"
             for f in schema.fields
         )
         # Delta wants at least one column inside the files, so that a table of nothing but keys has no layout.

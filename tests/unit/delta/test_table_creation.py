@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType, StringType, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from de_resources.delta.table import LocationTaken, Table
 
@@ -26,6 +26,15 @@ def test_first_writers_at_once_all_find_the_one_table(spark: SparkSession, tmp_p
         log = target.log()
         assert log is not None
         assert log.version == 0
+
+
+def test_a_crafted_field_name_adds_no_column(spark: SparkSession, tmp_path: Path) -> None:
+    payload = StructType().add("x:STRING>", LongType()).add("user-agent", StringType())
+    schema = StructType([*SCHEMA.fields, StructField("payload", payload)])
+    target = table_at(tmp_path / "visits")
+    target.create_if_missing(spark, schema)
+    found = {field.name: field.dataType for field in target.read(spark).schema.fields}
+    assert found == {field.name: field.dataType for field in schema.fields}
 
 
 def test_what_a_dead_creator_left_is_no_obstacle(spark: SparkSession, tmp_path: Path) -> None:
