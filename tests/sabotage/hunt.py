@@ -82,8 +82,11 @@ class Hunt:
         # The hint first, then all that claim what is broken, until one notices.
         others = [test for test in self._claims.of(defect) if test != defect.noticed_by]
         for tests in [[defect.noticed_by], *stages(others)]:
-            with workplace.with_defect(defect):
-                outcome = self._run(workplace, tests)
+            try:
+                with workplace.with_defect(defect):
+                    outcome = self._run(workplace, tests)
+            except ValueError as error:
+                return verdict(broken=str(error))
             if outcome.broken:
                 return verdict(broken=outcome.broken, told=outcome.told)
             if outcome.failed:

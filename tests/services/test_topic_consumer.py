@@ -91,6 +91,7 @@ VALUES = [f"{n:02}" for n in range(24)]
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(120)  # a position that does not move is an endless loop
 def test_at_least_once_repeats_the_increment_that_was_written_and_not_committed(world: World) -> None:
     world.publish(*VALUES)
     world.die(Delivery.AT_LEAST_ONCE, "before_commit")
