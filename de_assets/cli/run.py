@@ -82,7 +82,8 @@ def _fill(settings: Settings, services: LocalServices, feeding: Feeding, without
         else:
             starting = beside.submit(_bring_up, services, partial(beside.submit, _warm_up, settings))
             feed(feeding, services_are_up=starting.result)
-            absent = starting.result()
+            with console.status("Starting services …"):
+                absent = starting.result()
     return _materialise(settings, absent)
 
 

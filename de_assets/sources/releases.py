@@ -16,6 +16,7 @@ import dagster as dg
 from pydantic import Field, ValidationError, field_validator
 
 from de_resources.errors import PermanentError
+from de_resources.moments import INCONCEIVABLE, is_conceivable
 
 RELEASED = "blog.feature.released"
 LARGEST_EVENT = 32 * 1024
@@ -53,8 +54,11 @@ class ReleaseEvent(dg.Config):
     @field_validator("time")
     @classmethod
     def _instant(cls, value: str) -> str:
-        if datetime.fromisoformat(value).tzinfo is None:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
             raise ValueError("the time zone is missing")
+        if not is_conceivable(moment):
+            raise ValueError(f"the time {INCONCEIVABLE}")
         return value
 
     @property

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from de_assets.contracts.visits import VisitColumns
 from de_resources.contract import Contract
+from de_resources.moments import EARLIEST, INCONCEIVABLE, LATEST
 
 REQUIRED = ("visit_id", "event_time", "user_id", "page")
 ERROR, ERROR_FIELD, ERROR_LINE, ERROR_FILE = "error", "error_field", "error_line", "error_file"
@@ -37,8 +38,6 @@ _NESTED = {
     "is_bot": "context.technical.is_bot",
 }
 _TIMES = ("event_time", "connected_since")
-# Before there was a web, and beyond what readers of nanoseconds can hold: whatever it was, it was not then.
-_EARLIEST, _LATEST = "1970-01-01T00:00:00Z", "2262-01-01T00:00:00Z"
 
 
 def parse_visits(records: DataFrame, payload: str) -> DataFrame:
@@ -92,7 +91,8 @@ def _value(column: str) -> Column:
 
 
 def _is_conceivable(column: str) -> Column:
-    return F.col(_converted(column)).between(*(F.lit(end).cast("timestamp") for end in (_EARLIEST, _LATEST)))
+    earliest, latest = (F.lit(end.isoformat()).cast("timestamp") for end in (EARLIEST, LATEST))
+    return (F.col(_converted(column)) >= earliest) & (F.col(_converted(column)) < latest)
 
 
 def _error(valid_utf8: Column) -> tuple[Column, Column]:
@@ -110,7 +110,7 @@ def _error(valid_utf8: Column) -> tuple[Column, Column]:
             (_source(c).isNotNull() & F.col(_converted(c)).isNull(), F.lit(f"{c} is no timestamp"), F.lit(c))
             for c in _TIMES
         ),
-        *((~_is_conceivable(c), F.lit(f"{c} is before 1970 or after 2261"), F.lit(c)) for c in _TIMES),
+        *((~_is_conceivable(c), F.lit(f"{c} {INCONCEIVABLE}"), F.lit(c)) for c in _TIMES),
     )
     nothing = F.lit(None).cast("string")
     error, field = nothing, nothing

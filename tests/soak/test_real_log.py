@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 def test_a_piece_of_the_log_becomes_the_figures_of_its_lines(
     soak_seed: int, run_de: Callable[..., str], tmp_path: Path
 ) -> None:
-    """`de run --log` in a process of its own: another calendar needs another process."""
+    """`de run --log` as people run it, with services of its own; nobody feeds users, legacy visits and live visits then."""
     lines = LOG.read_bytes().splitlines(keepends=True)
     first = random.Random(soak_seed).randrange(len(lines) - LINES)  # noqa: S311 - a piece, not a secret
     piece = tmp_path / "piece.log"
@@ -34,7 +34,7 @@ def test_a_piece_of_the_log_becomes_the_figures_of_its_lines(
     records = [json.loads(line) for hour in landed.hours for line in _lines(tmp_path / "landed", hour)]
     ids = [record["visit_id"] for record in records if "visit_id" in record]
 
-    output = run_de("run", "--once", "--without-services", "--log", str(piece))
+    output = run_de("run", "--once", "--log", str(piece))
 
     dead = len(landed.dead_letters)
     for figure in (
@@ -44,6 +44,11 @@ def test_a_piece_of_the_log_becomes_the_figures_of_its_lines(
         *(f"{day} {visits:,}" for day, visits in landed.per_day.items()),
     ):
         assert figure in output
+    assert ", 0 failed; " in output
+    left_out = [line for line in output.splitlines() if line.strip().startswith("left out ")]
+    assert len(left_out) == 2, left_out
+    for table in ("users", "legacy_visits"):
+        assert any(f"the database has no table `{table}`" in line for line in left_out)
 
 
 def _lines(landing: Path, hour: datetime) -> Iterator[bytes]:
