@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from de_checks.per_key import Key
+from de_resources.balanced import balanced
 from de_resources.contract import ROWS, Contract
 from de_resources.delta.attribution import KeyGroups
 from de_resources.delta.literals import identifier
@@ -73,9 +73,9 @@ def examples_by_key(
     parts = []
     for key in examples:
         rows = frame if slice_ is None or key is None else frame.where(F.expr(slice_.key_predicate(key, frame.schema)))
-        violating = rows.where(reduce(Column.__or__, (F.expr(r.violated) for r in broken[key])))
+        violating = rows.where(balanced(Column.__or__, (F.expr(r.violated) for r in broken[key])))
         parts.append(violating.limit(limit).select(_literal(key), _broken(broken[key]), *shown))
-    together = reduce(DataFrame.unionAll, parts)
+    together = balanced(DataFrame.unionAll, parts)
     for key, rules, *values in together.collect():
         examples[key].append(Example(rules, dict(zip(together.columns[2:], values, strict=True))))
     return examples

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
 from typing import Literal
 from uuid import uuid4
 
@@ -23,6 +22,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from de_resources.balanced import balanced
 from de_resources.delta import frames
 from de_resources.delta.crash_points import reach
 from de_resources.delta.literals import identifier, literal
@@ -169,7 +169,7 @@ def compared(source: DataFrame, target: DataFrame, rule: MergeRule) -> DataFrame
     columns = source.columns
     last = _last_per_key(source, rule)
     mine, theirs = last.alias("s"), target.alias("t")
-    same_key = reduce(Column.__and__, (_c("s", k) == _c("t", k) for k in rule.key))
+    same_key = balanced(Column.__and__, (_c("s", k) == _c("t", k) for k in rule.key))
     joined = mine.join(theirs, same_key, "left").select(
         *(_c("s", c) for c in columns), _kind(columns, rule).alias(CHANGE)
     )
@@ -196,10 +196,9 @@ def _last_per_key(source: DataFrame, rule: MergeRule) -> DataFrame:
 
 def _kind(columns: Sequence[str], rule: MergeRule) -> Column:
     matched = _c("t", rule.key[0]).isNotNull()
-    null_key = reduce(Column.__or__, (_c("s", k).isNull() for k in rule.key))
-    same = reduce(
-        Column.__and__, (_c("s", c).eqNullSafe(_c("t", c)) for c in columns if c not in rule.key), F.lit(True)
-    )
+    null_key = balanced(Column.__or__, (_c("s", k).isNull() for k in rule.key))
+    equal = [_c("s", c).eqNullSafe(_c("t", c)) for c in columns if c not in rule.key]
+    same = balanced(Column.__and__, equal or [F.lit(True)])
     deleted, was_deleted = (
         F.lit(False) if rule.deleted is None else F.coalesce(_c(side, rule.deleted), F.lit(False)) for side in "st"
     )

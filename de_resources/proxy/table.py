@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import reduce
 from hashlib import sha256
 from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from de_resources.balanced import balanced
 from de_resources.delta import overwrite as overwriting
 from de_resources.delta.literals import identifier
 from de_resources.delta.lock import local_folder
@@ -115,7 +115,7 @@ class ProxiedTable(Table):
         if not by_version:
             return self._none_of(session, manifest)
         parts = [self._part(session, id_, keys) for id_, keys in sorted(by_version.items())]
-        return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+        return balanced(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
     def _part(self, session: SparkSession, id_: str, keys: Sequence[str]) -> DataFrame:
         """The rows of these partition keys in one version."""

@@ -248,6 +248,28 @@ def test_devices_that_vanish_from_the_dump_are_marked_and_return(lakehouse: Lake
     assert not any(row["is_deleted"] for row in lakehouse.rows("silver/devices"))
 
 
+@pytest.mark.pattern("merger")
+def test_a_device_that_stands_twice_in_the_dump_is_one_and_with_two_names_is_refused(lakehouse: Lakehouse) -> None:
+    folder = lakehouse.settings.landing / "devices"
+    whole = (folder / "devices.json").read_text()
+    first = whole.splitlines()[0]
+    renamed = json.dumps({**json.loads(first), "full_name": "another name"})
+    before = _multiset(lakehouse.rows("silver/devices"))
+    (folder / MARKER).write_text("")
+    try:
+        (folder / "devices.json").write_text(f"{whole}{first}\n")
+        assert _run(lakehouse, "bronze/devices", "silver/devices").success
+        assert _multiset(lakehouse.rows("silver/devices")) == before
+        (folder / "devices.json").write_text(f"{whole}{renamed}\n")
+        refused = _run(lakehouse, "bronze/devices", "silver/devices")
+        (failure,) = [e for e in refused.get_step_failure_events() if e.step_key == "silver__devices"]
+        assert "Cannot merge into `silver.devices`" in str(failure.step_failure_data.error)
+        assert _multiset(lakehouse.rows("silver/devices")) == before
+    finally:
+        (folder / "devices.json").write_text(whole)
+    assert _run(lakehouse, "bronze/devices", "silver/devices").success
+
+
 @pytest.mark.pattern("incremental_loader", "data_overwrite")
 def test_a_rerun_of_an_hour_leaves_the_same_rows(lakehouse: Lakehouse) -> None:
     names = (
