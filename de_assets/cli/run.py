@@ -138,6 +138,7 @@ def _materialise(settings: Settings, absent: dict[str, str]) -> bool:
     from de_resources.spark import SparkEngine
 
     locations = load_locations()
+    chosen = units(locations)
     sources = Availability(external_assets(locations), LandingZone(root=str(settings.landing)), absent)
     # Several runs at once are for a server: an engine inside this process takes all of its cores anyway.
     at_once = AT_ONCE if SparkEngine().shared else 1
@@ -145,7 +146,7 @@ def _materialise(settings: Settings, absent: dict[str, str]) -> bool:
     outcomes: list[Outcome] = []
     at_work: dict[Unit, None] = {}
     with dagster_instance(settings) as instance, Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("Materialising", total=len(units(locations)))
+        task = progress.add_task("Materialising", total=len(chosen))
 
         def tell() -> None:
             progress.update(task, description=f"Materialising {'; '.join(unit.name for unit in list(at_work))}")
@@ -154,7 +155,7 @@ def _materialise(settings: Settings, absent: dict[str, str]) -> bool:
             at_work[unit] = None
             tell()
 
-        for outcome in fill(locations, instance, sources.look, absent=absent, at_once=at_once, started=started):
+        for outcome in fill(chosen, instance, sources.look, absent=absent, at_once=at_once, started=started):
             outcomes.append(outcome)
             at_work.pop(outcome.unit, None)
             progress.advance(task)

@@ -46,7 +46,8 @@ def wanted(unit: Unit, states: Mapping[AssetKey, State]) -> Wanted:
     if unit.partitions is None:
         bad = [f"{key}: {why}" if key else why for parent in parents for key, why in parent.bad.items()]
         return Wanted(None, {"": bad[0]} if bad else {})
-    keys = set(unit.partitions.get_partition_keys())
+    known = unit.partitions.get_partition_keys()
+    keys = set(known)
     held_back: dict[str, str] = {}
     for parent in parents:
         if parent.partitions is None:
@@ -56,7 +57,7 @@ def wanted(unit: Unit, states: Mapping[AssetKey, State]) -> Wanted:
             keys &= in_the_time_of(parent.partitions, {*parent.there, *parent.bad}, unit.partitions)
         for key, why in parent.bad.items():
             held_back.update(dict.fromkeys(in_the_time_of(parent.partitions, [key], unit.partitions), why))
-    return Wanted([key for key in unit.partitions.get_partition_keys() if key in keys - held_back.keys()], held_back)
+    return Wanted([key for key in known if key in keys and key not in held_back], held_back)
 
 
 def in_the_time_of(

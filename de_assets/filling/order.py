@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from dagster import AssetKey, DagsterInstance, Definitions
+from dagster import AssetKey, DagsterInstance
 
 from de_assets.filling.execution import Outcome, run_keys
 from de_assets.filling.keys import State, Wanted, wanted
-from de_assets.filling.units import Unit, longest_ways, units
+from de_assets.filling.units import Unit, longest_ways
 from de_assets.ranges import key_ranges
 
 Look = Callable[[AssetKey], State]
@@ -18,7 +18,7 @@ Look = Callable[[AssetKey], State]
 
 
 def fill(
-    locations: Sequence[Definitions],
+    chosen: Sequence[Unit],
     instance: DagsterInstance,
     look: Look,
     *,
@@ -26,20 +26,19 @@ def fill(
     at_once: int = 1,
     started: Callable[[Unit], None] = lambda _unit: None,
 ) -> Iterator[Outcome]:
-    """Materialise every asset once and yield what became of each unit, as they end.
+    """Materialise the units once, in the order of `units`, and yield what became of each, as they end.
 
     `look` tells what is there of an external asset. `absent` maps services that do not answer to the reason. What has no
     source or no service is left out, and so is all behind it. A partition that failed, or that a blocking check holds back,
     holds back what lies in its time downstream; everything else goes on.
     """
     _configure_logging_once(instance)
-    waiting = units(locations)
-    ways, states = longest_ways(waiting), dict[AssetKey, State]()
+    waiting, ways, states = list(chosen), longest_ways(chosen), dict[AssetKey, State]()
     running: dict[Future[Outcome], Unit] = {}
     with ThreadPoolExecutor(at_once, thread_name_prefix="fill") as pool:
         while waiting or running:
             unsettled = {key for unit in (*waiting, *running.values()) for key in unit.assets}
-            ready = [unit for unit in waiting if _others_of(unit).isdisjoint(unsettled)]
+            ready = [unit for unit in waiting if unit.reads.isdisjoint(unsettled)]
             for unit in sorted(ready, key=lambda u: -ways[u])[: at_once - len(running)]:
                 waiting.remove(unit)
                 running[pool.submit(_fill_one, unit, instance, dict(states), look, absent, started)] = unit
@@ -59,10 +58,6 @@ def _configure_logging_once(instance: DagsterInstance) -> None:
     """
     handlers = instance.get_yaml_python_handlers()
     setattr(instance, "get_yaml_python_handlers", lambda: handlers)  # noqa: B010 - a method of this one object
-
-
-def _others_of(unit: Unit) -> frozenset[AssetKey]:
-    return unit.parents | unit.optional
 
 
 def _fill_one(

@@ -30,6 +30,11 @@ class Unit:
     """A partition builds on the one before it."""
 
     @property
+    def reads(self) -> frozenset[AssetKey]:
+        """All that has to be settled before it runs."""
+        return self.parents | self.optional
+
+    @property
     def name(self) -> str:
         """For people: the asset, or all of them."""
         return ", ".join(key.to_user_string() for key in self.assets)
@@ -44,7 +49,7 @@ def units(locations: Iterable[Definitions]) -> list[Unit]:
     def visit(unit: Unit) -> None:
         if unit in ordered:
             return
-        for parent in sorted((unit.parents | unit.optional) & writers.keys()):
+        for parent in sorted(unit.reads & writers.keys()):
             if writers[parent] is not unit:
                 visit(writers[parent])
         ordered[unit] = None
@@ -106,9 +111,5 @@ def longest_ways(ordered: Sequence[Unit]) -> dict[Unit, int]:
     """How many units follow one after the other from each on, in the order of `units`: what holds up most goes first."""
     ways: dict[Unit, int] = {}
     for unit in reversed(ordered):
-        ways[unit] = 1 + max((ways[other] for other in ways if _reads(other, unit)), default=0)
+        ways[unit] = 1 + max((way for other, way in ways.items() if not other.reads.isdisjoint(unit.assets)), default=0)
     return ways
-
-
-def _reads(unit: Unit, other: Unit) -> bool:
-    return not (unit.parents | unit.optional).isdisjoint(other.assets)

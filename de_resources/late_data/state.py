@@ -101,12 +101,10 @@ class Processed:
 
 @dataclass(frozen=True)
 class Claim:
-    """Partitions that were claimed for one run, by whom and when."""
+    """Partitions that were claimed for one run."""
 
     name: str
     partitions: tuple[str, ...]
-    at: datetime
-    by: str
 
 
 @dataclass(frozen=True)
@@ -169,11 +167,11 @@ class LateState:
         """The claims that are open."""
         with self._transaction() as statement:
             statement.execute(
-                "SELECT claim, array_agg(partition ORDER BY partition_end), min(claimed_at), min(claimed_by) "
-                "FROM late_data.partitions WHERE consumer = %s AND claim IS NOT NULL GROUP BY claim ORDER BY claim",
+                "SELECT claim, array_agg(partition ORDER BY partition_end) FROM late_data.partitions "
+                "WHERE consumer = %s AND claim IS NOT NULL GROUP BY claim ORDER BY claim",
                 (self.consumer,),
             )
-            return [Claim(name, tuple(keys), at, by) for name, keys, at, by in statement.fetchall()]
+            return [Claim(name, tuple(keys)) for name, keys in statement.fetchall()]
 
     def processed(self, by_partition: Mapping[str, Processed], ended: Collection[str] = ()) -> None:
         """Record what runs read, and release the claims whose runs have ended, in one step.

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from de_assets.catalogue import load_locations
 from de_assets.definitions import defs
-from de_assets.filling import Outcome, fill
+from de_assets.filling import Outcome, fill, units
 from de_assets.filling.sources import Availability
 from de_assets.filling.units import external_assets
 from de_assets.partitions import CALENDAR, hourly
@@ -48,7 +48,7 @@ class Lakehouse:
     def fill(self) -> None:
         locations = load_locations()
         sources = Availability(external_assets(locations), LandingZone(root=str(self.settings.landing)), ABSENT)
-        for outcome in fill(locations, self.instance, sources.look, absent=ABSENT):
+        for outcome in fill(units(locations), self.instance, sources.look, absent=ABSENT):
             self.outcomes |= {key.to_user_string(): outcome for key in outcome.unit.assets}
 
 

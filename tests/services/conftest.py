@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -93,6 +94,26 @@ def at_home(services: LocalServices, monkeypatch: pytest.MonkeyPatch) -> LocalSe
     """Resources find the shared services by the environment, as in a Dagster process."""
     monkeypatch.setenv("DE_HOME", str(services.settings.home))
     return services
+
+
+@pytest.fixture
+def over_connect(at_home: LocalServices) -> Callable[..., str]:
+    """Run a client of the shared engine with its arguments and return what it printed; its failure fails the test.
+
+    In a process of its own, for one may not have a classic and a Connect session at once.
+    """
+    endpoint = at_home.endpoint("spark_connect")
+    assert endpoint is not None
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = endpoint.password.get_secret_value()
+
+    def run(client: Path, *arguments: str) -> str:
+        command = [sys.executable, str(client), f"sc://{endpoint.address}", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    return run
 
 
 @pytest.fixture

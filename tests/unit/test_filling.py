@@ -60,7 +60,7 @@ def filled(
     look: Callable[[dg.AssetKey], State] = everything,
     absent: dict[str, str] | None = None,
 ) -> dict[str, Outcome]:
-    outcomes = fill([definitions], instance, look, absent=absent or {})
+    outcomes = fill(units([definitions]), instance, look, absent=absent or {})
     return {key.to_user_string(): outcome for outcome in outcomes for key in outcome.unit.assets}
 
 
@@ -219,7 +219,7 @@ def test_what_one_location_writes_is_read_by_the_other_after_it(instance: dg.Dag
         runs.note(context)
 
     consumer = dg.Definitions([chart, dg.AssetSpec("days")], executor=dg.in_process_executor)
-    outcomes = list(fill([consumer, hours_and_days(runs)], instance, everything, absent={}))
+    outcomes = list(fill(units([consumer, hours_and_days(runs)]), instance, everything, absent={}))
     names = [name for name, _ in runs.computed]
     assert names.index("chart") > names.index("days")
     assert len(outcomes) == 5
@@ -242,5 +242,5 @@ def test_what_does_not_depend_on_each_other_runs_side_by_side() -> None:
         "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
     }
     with dg.instance_for_test(overrides=quiet) as instance:
-        outcomes = list(fill([definitions], instance, everything, absent={}, at_once=2))
+        outcomes = list(fill(units([definitions]), instance, everything, absent={}, at_once=2))
     assert [outcome.failures for outcome in outcomes] == [[], []]
