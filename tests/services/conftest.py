@@ -19,7 +19,9 @@ import pytest
 from platform_world import Lakehouse, Platform
 
 from de_resources.local import LocalServices
+from de_resources.postgres import PostgresDatabase
 from de_resources.settings import Settings
+from de_resources.spark import close_connections
 
 KEPT = "DE_TEST_SERVICES"
 
@@ -94,6 +96,20 @@ def at_home(services: LocalServices, monkeypatch: pytest.MonkeyPatch) -> LocalSe
     """Resources find the shared services by the environment, as in a Dagster process."""
     monkeypatch.setenv("DE_HOME", str(services.settings.home))
     return services
+
+
+def _serve_nothing() -> None:
+    with PostgresDatabase().connect() as session, session.cursor() as cursor:
+        cursor.execute("DROP SCHEMA IF EXISTS serving CASCADE; DROP SCHEMA IF EXISTS serving_versions CASCADE")
+
+
+@pytest.fixture
+def nothing_served(at_home: LocalServices) -> Iterator[None]:
+    """What the graph serves is gone before the test and after it: lakes are many, the database is one."""
+    _serve_nothing()
+    yield
+    close_connections()
+    _serve_nothing()
 
 
 @pytest.fixture

@@ -254,9 +254,7 @@ def test_a_column_without_a_counterpart_is_named() -> None:
         Relation.of(Contract.of(_Nested))
 
 
-def test_the_graph_serves_totals_that_are_the_sum_of_their_countries(at_home: LocalServices) -> None:
-    with PostgresDatabase().connect() as session, session.cursor() as cursor:
-        cursor.execute("DROP SCHEMA IF EXISTS serving CASCADE")
+def test_the_graph_serves_totals_that_are_the_sum_of_their_countries(nothing_served: None) -> None:
     days = daily.get_partition_keys()[:2]
     assert not served_traffic.can_subset, "one of the two tables alone is not to be had"
     first = _materialise(days, {"DE": 3, None: 2})
@@ -272,7 +270,6 @@ def test_the_graph_serves_totals_that_are_the_sum_of_their_countries(at_home: Lo
         assert cursor.fetchall() == [(days[0], 5), (days[1], 4)]
         cursor.execute("SELECT slice, attempt FROM serving.loads WHERE dataset = %s ORDER BY 1", (LOAD,))
         assert cursor.fetchall() == [(day, 1) for day in days]
-        cursor.execute("DROP SCHEMA serving CASCADE")
 
 
 class _Cube(dg.IOManager):

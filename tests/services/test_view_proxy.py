@@ -40,7 +40,7 @@ from de_resources.proxy.retention import Promise
 from de_resources.proxy.store import NoSuchManifest, VersionMissing
 from de_resources.proxy.switching import NothingPublished
 from de_resources.proxy.view import ProxyView, ViewInUse, ViewProxy
-from de_resources.spark import SparkEngine, close_connections
+from de_resources.spark import SparkEngine
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("proxy")]
 
@@ -264,7 +264,7 @@ def test_a_server_without_a_second_role_is_named(at_home: LocalServices) -> None
         _ = database.writer_role
 
 
-def test_the_graph_serves_the_newest_day_and_takes_it_back(at_home: LocalServices, tmp_path: Path) -> None:
+def test_the_graph_serves_the_newest_day_and_takes_it_back(nothing_served: None, tmp_path: Path) -> None:
     engine, days = SparkEngine(), daily.get_partition_keys()[:2]
     config: dict[str, Any] = {"root_uri": str(tmp_path / "lake"), "storage_options": LocalConfig(), "spark": engine}
     users = _Users({"u1": "DE", "u2": None})
@@ -294,26 +294,21 @@ def test_the_graph_serves_the_newest_day_and_takes_it_back(at_home: LocalService
             statement.execute("SELECT user_id, country, snapshot_date::text FROM serving.users_snapshot ORDER BY 1")
             return statement.fetchall()
 
-    try:
-        run(days[0])
-        run(key=users_latest.key)  # once: the view needs no run when what it shows changes
-        assert run()["dagster/row_count"] == 2
-        assert served() == [("u1", "DE", days[0]), ("u2", None, days[0])]
-        users.countries = {"u1": "FR"}
-        assert run(days[1])["delta/version"] == 2
-        assert run()["proxy/state"] == 2
-        assert served() == [("u1", "FR", days[1])]
-        back = definitions.resolve_job_def("roll_back_view").execute_in_process(
-            run_config={"ops": {"roll_back_view_to": {"config": {"state": 1}}}}, instance=instance
-        )
-        assert [e.asset_key for e in back.get_asset_materialization_events()] == [served_users.key]
-        assert served() == [("u1", "DE", days[0]), ("u2", None, days[0])]
-        # What went back is not there twice: the day before is still a version, and nobody changed it.
-        assert [s.number for s in view_proxy(PostgresDatabase()).states()] == [1, 2, 3]
-    finally:
-        with PostgresDatabase().connect() as session, session.cursor() as statement:
-            statement.execute("DROP SCHEMA IF EXISTS serving CASCADE; DROP SCHEMA IF EXISTS serving_versions CASCADE")
-        close_connections()
+    run(days[0])
+    run(key=users_latest.key)  # once: the view needs no run when what it shows changes
+    assert run()["dagster/row_count"] == 2
+    assert served() == [("u1", "DE", days[0]), ("u2", None, days[0])]
+    users.countries = {"u1": "FR"}
+    assert run(days[1])["delta/version"] == 2
+    assert run()["proxy/state"] == 2
+    assert served() == [("u1", "FR", days[1])]
+    back = definitions.resolve_job_def("roll_back_view").execute_in_process(
+        run_config={"ops": {"roll_back_view_to": {"config": {"state": 1}}}}, instance=instance
+    )
+    assert [e.asset_key for e in back.get_asset_materialization_events()] == [served_users.key]
+    assert served() == [("u1", "DE", days[0]), ("u2", None, days[0])]
+    # What went back is not there twice: the day before is still a version, and nobody changed it.
+    assert [s.number for s in view_proxy(PostgresDatabase()).states()] == [1, 2, 3]
 
 
 class _Users(dg.IOManager):

@@ -15,9 +15,8 @@ from de_assets.dataset import dataset
 from de_assets.partitions import hourly
 from de_assets.serving.weekly_visits import weekly_visits
 from de_resources.iso_week import NotAWeek, Week
-from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
-from de_resources.spark import SparkEngine, close_connections
+from de_resources.spark import SparkEngine
 from de_resources.weekly import NotWeekly, WeekFrozen, WeeklyTables
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("fast_metadata_cleaner")]
@@ -31,12 +30,9 @@ _COLUMNS = (
 
 
 @pytest.fixture
-def sources(at_home: LocalServices) -> Iterator[dict[str, list[tuple[Any, ...]]]]:
+def sources(nothing_served: None) -> dict[str, list[tuple[Any, ...]]]:
     """What `source` holds, by week; the tests change it."""
-    yield {NEW_YEAR: _visits(date(2022, 12, 26)), AFTER: _visits(date(2023, 1, 2))}
-    close_connections()
-    with PostgresDatabase().connect() as session, session.cursor() as cursor:
-        cursor.execute("DROP SCHEMA IF EXISTS serving CASCADE")
+    return {NEW_YEAR: _visits(date(2022, 12, 26)), AFTER: _visits(date(2023, 1, 2))}
 
 
 @pytest.fixture
