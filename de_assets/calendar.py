@@ -1,8 +1,8 @@
 """The calendar: the hours for which sources exist.
 
-It comes from `DE_CALENDAR` (`start/end`, ISO hours in
-UTC, end exclusive and optional), else from what `de seed` recorded under `DE_HOME`, else it is three simulated days.
-An open end means *until now*, which is what a deployment with live sources wants.
+It comes from `DE_CALENDAR` (`start/end`, ISO hours in UTC, end exclusive and optional), else from what was recorded under
+`DE_HOME` when sources were fed, else it is three simulated days. An open end means *until now*, which is what a deployment with
+live sources wants. The calendar of a home that holds logs grows with each log, and never shrinks.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     import dagster as dg
 
 _HOUR = "%Y-%m-%d-%H:%M"
+
+
+class Origin(StrEnum):
+    """What the hours of a calendar are of."""
+
+    SIMULATION = "simulation"
+    LOGS = "logs"
 
 
 @dataclass(frozen=True)
@@ -51,23 +59,22 @@ class Calendar:
         """The calendar in force, as the module says."""
         if os.environ.get("DE_CALENDAR"):
             return cls.parse(os.environ["DE_CALENDAR"])
-        record = _record(settings or Settings.from_environment())
-        try:
-            text = json.loads(record.read_text())["calendar"]
-        except FileNotFoundError:
-            return DEFAULT
-        except (ValueError, KeyError, TypeError):
-            raise PermanentError(f"`{record}` holds no calendar. Remove it, or seed again with `de seed`.") from None
-        return cls.parse(str(text))
+        recorded = Recorded.find(settings or Settings.from_environment())
+        return recorded.calendar if recorded else DEFAULT
 
-    def save(self, settings: Settings) -> None:
+    def save(self, settings: Settings, of: Origin = Origin.SIMULATION) -> None:
         """Record the calendar for all later processes, in one step: others may be reading it."""
         record = _record(settings)
         record.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".calendar-", dir=record.parent) as drafts:
             draft = Path(drafts) / record.name
-            draft.write_text(json.dumps({"calendar": str(self)}))
+            draft.write_text(json.dumps({"calendar": str(self), "of": of}))
             draft.replace(record)
+
+    @property
+    def opened(self) -> Calendar:
+        """The same without an end: every hour that passes is one of it."""
+        return Calendar(self.start, None)
 
     def union(self, other: Calendar) -> Calendar:
         """The smallest calendar that covers both."""
@@ -107,6 +114,28 @@ class Calendar:
             return dg.WeeklyPartitionsDefinition(start_date=first, day_offset=monday, end_offset=1)
         last = Week.of((self.end - timedelta(microseconds=1)).date()).end
         return dg.WeeklyPartitionsDefinition(start_date=first, day_offset=monday, end_date=last.isoformat())
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The calendar of a home, and what its hours are of."""
+
+    calendar: Calendar
+    of: Origin
+
+    @classmethod
+    def find(cls, settings: Settings) -> Recorded | None:
+        """What is recorded in this home. Raises `PermanentError` for a record that nobody can read."""
+        record = _record(settings)
+        try:
+            said = json.loads(record.read_text())
+            # Earlier versions did not say it. Of logs nothing is ever set aside.
+            text, of = str(said["calendar"]), Origin(said.get("of", Origin.LOGS))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise PermanentError(f"`{record}` holds no calendar. Remove it, or seed again with `de seed`.") from None
+        return cls(Calendar.parse(text), of)
 
 
 def _hour(text: str) -> datetime:

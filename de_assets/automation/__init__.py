@@ -16,6 +16,7 @@ from de_assets.automation.late_report import late_partitions
 from de_assets.automation.late_visits import late_days, late_hours, late_totals
 from de_assets.automation.releases import feature_released, features_release, features_set_aside
 from de_assets.automation.schedules import devices_reload, referral_stats_daily
+from de_assets.automation.stray_hours import visits_outside_calendar
 from de_assets.automation.view_roll_back import roll_back_view
 
 if TYPE_CHECKING:
@@ -30,7 +31,16 @@ cascade = dg.AutomationConditionSensorDefinition(
 )
 
 assets = [late_partitions]
-sensors = [visits_hour_landed, feature_released, late_hours, late_days, late_totals, cascade, alerts]
+sensors = [
+    visits_hour_landed,
+    visits_outside_calendar,
+    feature_released,
+    late_hours,
+    late_days,
+    late_totals,
+    cascade,
+    alerts,
+]
 schedules = [devices_reload, referral_stats_daily, maintenance.schedule]
 
 

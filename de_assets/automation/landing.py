@@ -5,7 +5,8 @@ plans to. So an hour is requested once even when the sensor restarts, loses its 
 hand. A failed hour is for people (see the sensor `alerts`), unless its producer lands it anew.
 
 The cursor remembers how each closed folder looked. One that looks different later is reported, as an observation of
-`sources/landed_visits` and in the tick's log, and not read again: that would change published numbers silently.
+`sources/landed_visits` and in the tick's log. It is read again when its producer says that it has only grown, as by the next
+log of the same hour; late data then goes its way. Anything else would change published numbers silently, and is for people.
 
 Contiguous free hours become one run. The tables take a range in one commit, so that catching up with three days costs
 one engine session and not seventy-two; in steady operation there is one free hour, hence one run for it.
@@ -53,6 +54,8 @@ class Plan:
 
     ranges: list[list[datetime]]
     changed: list[datetime]
+    grown: list[datetime]
+    """Those of `changed` that are requested again."""
     seen: dict[datetime, str]
 
 
@@ -71,13 +74,15 @@ def visits_hour_landed(context: dg.SensorEvaluationContext, landing: LandingZone
     seen = {datetime.fromisoformat(hour): look for hour, look in json.loads(context.cursor or "{}").items()}
     taken = _taken(context.instance, hours)
     looks = looks_to_take(hours, seen, taken, arrivals.look)
-    plan = make_plan(looks, seen, *(known & looks.keys() for known in taken))
+    read, running, failed = (known & looks.keys() for known in taken)
+    plan = make_plan(looks, seen, read, running, failed, arrivals.has_grown)
     for hour in plan.changed:
-        context.log.warning("The folder of %s changed after it was read. It is not read again by itself.", _key(hour))
+        what = "It has grown, and is read again" if hour in plan.grown else "It is not read again by itself"
+        context.log.warning("The folder of %s changed after it was read. %s.", _key(hour), what)
     waiting, outside = len(hours) - len(set().union(*taken)), len(arrivals.hours) - len(hours)
     return dg.SensorResult(
         run_requests=[_request(hours, plan.seen) for hours in plan.ranges],
-        asset_events=[_report(hour) for hour in plan.changed],
+        asset_events=[_report(hour, grown=hour in plan.grown) for hour in plan.changed],
         cursor=json.dumps({hour.isoformat(): look for hour, look in sorted(plan.seen.items())}),
         skip_reason=None
         if plan.ranges or plan.changed
@@ -113,25 +118,30 @@ def make_plan(
     read: Collection[datetime],
     running: Collection[datetime],
     failed: Collection[datetime],
+    has_grown: Callable[[datetime], bool] = lambda _hour: False,
 ) -> Plan:
     """Decide about complete hours.
 
     `looks` are today's fingerprints and `seen` those that were requested or reported, `read` the hours that a run has
     materialised, `running` those that one is about to, `failed` those that were tried and never read. What changes while
-    its run is under way is reported when that run has read it, and requested again when it has failed.
+    its run is under way is reported when that run has read it, and requested again when it has failed. What changed and
+    `has_grown` is reported when it is requested.
     """
     # What failed and was landed anew since is another folder, which nobody has read.
     tried = {hour for hour in failed if seen.get(hour) in (None, looks[hour])}
-    free = [hour for hour in sorted(looks) if hour not in {*read, *running, *tried}]
+    different = {hour for hour in read if seen.get(hour, looks[hour]) != looks[hour]}
+    grown = {hour for hour in different if has_grown(hour)}
+    free = [hour for hour in sorted(looks) if hour in grown or hour not in {*read, *running, *tried}]
     ranges = contiguous(free, timedelta(hours=1), at_most=HOURS_PER_RUN)[:RUNS_PER_TICK]
     requested = {hour for hours in ranges for hour in hours}
-    changed = [hour for hour in sorted(read) if seen.get(hour, looks[hour]) != looks[hour]]
+    again = grown & requested
     known = {
         **{hour: looks[hour] for hour in running},
         **seen,
-        **{hour: looks[hour] for hour in (*read, *tried, *requested)},
+        **{hour: looks[hour] for hour in (*(set(read) - grown), *tried, *requested)},
     }
-    return Plan(ranges, changed, dict(sorted(known.items())[-WATCHED_HOURS:]))
+    changed = sorted((different - grown) | again)
+    return Plan(ranges, changed, sorted(again), dict(sorted(known.items())[-WATCHED_HOURS:]))
 
 
 def _taken(instance: dg.DagsterInstance, hours: Collection[datetime]) -> Taken:
@@ -154,12 +164,13 @@ def _request(hours: list[datetime], looks: Mapping[datetime, str]) -> dg.RunRequ
     return dg.RunRequest(run_key=run_key, tags=range_tags(first, last))
 
 
-def _report(hour: datetime) -> dg.AssetObservation:
+def _report(hour: datetime, *, grown: bool) -> dg.AssetObservation:
+    then = "It has only grown: the hour is read again." if grown else "Launch bronze/visits for the hour to take it in."
     return dg.AssetObservation(
         LANDED_VISITS,
         partition=_key(hour),
-        description="The folder changed after it was closed and read. Launch bronze/visits for the hour to take it in.",
-        metadata={"changed_after_close": True},
+        description=f"The folder changed after it was closed and read. {then}",
+        metadata={"changed_after_close": True, "read_again": grown},
     )
 
 

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from de_assets.calendar import DEFAULT
 from de_assets.cli.app import app, console, explained
 from de_assets.cli.own_words import own_words
-from de_assets.cli.seed import DAYS, SEED, VISITS, Days, Feeding, Log, SeedNumber, Start, Visits, feed
+from de_assets.cli.seed import DAYS, SEED, VISITS, Days, Feeding, Follow, Log, SeedNumber, Start, Visits, feed
 from de_assets.sources.capture import CAPTURES
 from de_assets.sources.topics import TOPICS
 from de_resources.settings import Settings
@@ -39,6 +39,7 @@ def run(
     visits: Visits = VISITS,
     seed_number: SeedNumber = SEED,
     start: Start = f"{DEFAULT.start:%Y-%m-%d}",
+    follow: Follow = False,
     once: Annotated[bool, typer.Option("--once", help="End after the summary instead of serving the UI.")] = False,
     without_services: Annotated[
         bool, typer.Option("--without-services", help="Start no service; the engine runs inside this process.")
@@ -60,7 +61,9 @@ def run(
     with explained():
         try:
             with own_words(settings) as log_file:
-                good = _fill(settings, services, Feeding(log, days, visits, seed_number, start), without_services)
+                good = _fill(
+                    settings, services, Feeding(log, days, visits, seed_number, start, follow), without_services
+                )
                 if not good:
                     console.print(f"What libraries said meanwhile: {log_file}", highlight=False)
             if not once and sys.stdout.isatty():

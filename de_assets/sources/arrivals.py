@@ -20,10 +20,16 @@ _HOUR_NAMES = {f"hour={hour:02}": hour for hour in range(24)}
 
 
 class Arrivals:
-    """The hours of a drop folder. Each folder is looked into once: make a new object to see later changes."""
+    """The hours of a drop folder. Each folder is looked into once: make a new object to see later changes.
 
-    def __init__(self, landing: Path, readiness: Readiness = "marker", dataset: str = VISITS) -> None:
+    `now` (the clock's) is for what cannot have arrived yet: a folder of the future closes no hour before it.
+    """
+
+    def __init__(
+        self, landing: Path, readiness: Readiness = "marker", dataset: str = VISITS, now: datetime | None = None
+    ) -> None:
         self._landing, self._by_marker, self._dataset = landing, readiness == "marker", dataset
+        self._latest = (now or datetime.now(UTC)) + timedelta(days=1)
         self._seen: dict[datetime, Contents | None] = {}
 
     @cached_property
@@ -52,6 +58,11 @@ class Arrivals:
         facts = [*contents.files, contents.marker] if self._by_marker else [*contents.files]
         return hashlib.blake2b(repr(facts).encode(), digest_size=6).hexdigest()
 
+    def has_grown(self, hour: datetime) -> bool:
+        """Whether its producer says that all is still in it that was in it before."""
+        contents = self._contents(hour)
+        return contents is not None and contents.has_grown
+
     def _contents(self, hour: datetime) -> Contents | None:
         if hour not in self._seen:
             self._seen[hour] = contents_of(hour_folder(self._landing, hour, self._dataset))
@@ -73,7 +84,8 @@ class Arrivals:
         """The first and the newest hour that brought something, where their order is what closes hours."""
         if self._by_marker:
             return None
-        first, newest = (next(self._with_files(hours), None) for hours in (self._arrived, reversed(self._arrived)))
+        arrived = [hour for hour in self._arrived if hour <= self._latest]
+        first, newest = (next(self._with_files(hours), None) for hours in (arrived, reversed(arrived)))
         return (first, newest) if first and newest else None
 
     def _with_files(self, hours: Iterable[datetime]) -> Iterator[datetime]:

@@ -23,9 +23,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
+from de_resources.delta.lock import commit_lock
 from de_resources.errors import PermanentError
 
 MARKER = "_SUCCESS"
@@ -33,6 +35,7 @@ PART = "part-00000.json"
 VISITS = "visits"
 DEVICES = "devices"
 _HIDDEN = ("_", ".")
+_GROWN = "grown"
 
 Readiness = Literal["marker", "next_hour"]
 """What closes an hour: its own marker, or the arrival of a later hour, for producers that cannot say that they are done."""
@@ -94,6 +97,14 @@ class Contents:
             return True
         return bool(covered == {name: size for name, size, _ in self.files})
 
+    @property
+    def has_grown(self) -> bool:
+        """Whether the last publication only added to the folder, and says so."""
+        try:
+            return self.is_ready and json.loads(self.said)[_GROWN] is True
+        except (ValueError, KeyError, TypeError):
+            return False
+
 
 def contents_of(folder: Path) -> Contents | None:
     """Look into a folder, by one listing of it. Nothing is in one that is not there; None: it changed at that moment."""
@@ -153,13 +164,31 @@ def incoming(landing: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-def publish(folder: Path, files: Mapping[str, Path]) -> bool:
+@contextmanager
+def landing_alone(landing: Path, dataset: str = VISITS) -> Iterator[None]:
+    """Be the only one who merges into the dataset's folders. Raises `TableBusy` after a minute."""
+    with commit_lock(str(landing / dataset), table=f"landing/{dataset}", shared=False, timeout=60):
+        yield
+
+
+def set_aside(landing: Path, dataset: str = VISITS) -> Path | None:
+    """Hide all of a dataset's folders from readers, and keep them; where they are now, or None where there were none."""
+    folder = landing / dataset
+    if not folder.exists():
+        return None
+    names = (landing / f"_{dataset}-{number}" for number in count(1))
+    aside = next(name for name in names if not name.exists())
+    return folder.rename(aside)
+
+
+def publish(folder: Path, files: Mapping[str, Path], *, grown: bool = False) -> bool:
     """Make `folder` hold exactly `files` (name to prepared file, on the same file system) and its marker.
 
     The prepared files are moved. Returns False, and leaves the folder untouched, when it is complete with the same
-    bytes already.
+    bytes already. `grown` tells readers that all that the folder held is still in it, and keeps its other files: a reader may
+    take such a folder in again without asking anybody.
     """
-    if is_ready(folder) and _same(folder, files):
+    if is_ready(folder) and _same(folder, files, others_stay=grown):
         return False
     for prepared in files.values():
         flush(prepared)
@@ -169,10 +198,10 @@ def publish(folder: Path, files: Mapping[str, Path]) -> bool:
     for name, prepared in files.items():
         prepared.replace(folder / name)
     for old in data_files(folder):
-        if old.name not in files:
+        if old.name not in files and not grown:
             old.unlink()
     prepared_marker = folder / f"{MARKER}.incoming"
-    prepared_marker.write_text(json.dumps({"files": _sizes(data_files(folder))}))
+    prepared_marker.write_text(json.dumps({"files": _sizes(data_files(folder)), **({_GROWN: True} if grown else {})}))
     prepared_marker.replace(marker)
     return True
 
@@ -183,9 +212,10 @@ def flush(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _same(folder: Path, files: Mapping[str, Path]) -> bool:
+def _same(folder: Path, files: Mapping[str, Path], *, others_stay: bool) -> bool:
     """Whether the folder's visible files are the prepared ones, byte by byte."""
-    if {path.name for path in data_files(folder)} != set(files):
+    there = {path.name for path in data_files(folder)}
+    if not (there >= set(files) if others_stay else there == set(files)):
         return False
     return all(filecmp.cmp(prepared, folder / name, shallow=False) for name, prepared in files.items())
 

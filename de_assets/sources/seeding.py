@@ -8,10 +8,10 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from de_assets.calendar import Calendar
+from de_assets.calendar import Calendar, Origin, Recorded
 from de_assets.sources.access_log import AccessLogReport, land_access_log
 from de_assets.sources.capture import USERS_CAPTURE
-from de_assets.sources.landing import Progress
+from de_assets.sources.landing import DEVICES, Progress, is_ready, landing_alone, set_aside
 from de_assets.sources.simulator import (
     EVERYDAY,
     VisitMessage,
@@ -35,6 +35,7 @@ from de_resources.secrets import Secrets
 from de_resources.settings import Settings
 
 LOG_KEY = "access_log_pseudonyms"
+LONGEST_GAP = timedelta(days=366)
 RELEASE_DAYS = 7
 """A feature is released every so many days."""
 Say = Callable[[str], None]
@@ -53,13 +54,24 @@ class Seeded:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
+class FarFromOtherLogs(PermanentError):
+    """Between a log and those that were landed before lies more than a year: its partitions would be empty, all of them."""
+
+    def __init__(self, log: Calendar, logs: Calendar) -> None:
+        self.log, self.logs = log, logs
+        super().__init__(
+            f"The log covers {log}, and this home holds the logs of {logs}: more than {LONGEST_GAP.days} days between them "
+            "have no log. Nothing was landed. Land what lies between them first, or set DE_HOME to another home for this one."
+        )
+
+
 class EmptyLog(PermanentError):
     """An access log without a single line that parses."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = tuple(paths)
         super().__init__(
-            f"No line of {', '.join(paths)} is in the combined log format of Apache or nginx. "
+            f"No line of {', '.join(paths)} is in the combined log format of Apache or nginx. Nothing was landed. "
             "Pass the server's access log: `de run --log /var/log/nginx/access.log`."
         )
 
@@ -112,18 +124,41 @@ def seed_simulation(
 
 
 def seed_access_log(settings: Settings, paths: Sequence[str], progress: Progress) -> tuple[Seeded, AccessLogReport]:
-    """Land a web server's log; the calendar becomes the hours that it covers. Landing it again changes nothing.
+    """Land a web server's log; the calendar of this home grows by the hours that it covers. Landing it again changes nothing.
 
-    Visitors become keyed hashes; the key is a generated secret of this home. Raises `EmptyLog`.
+    Visitors become keyed hashes; the key is a generated secret of this home. Visits that were simulated here are set aside. A
+    log that is refused leaves nothing behind. Raises `EmptyLog`, `FarFromOtherLogs`, and `TableBusy` while somebody else lands.
     """
     key = Secrets.from_settings(settings).generate(LOG_KEY).encode()
-    report = land_access_log(settings.landing, [Path(p) for p in paths], key, progress)
-    if not report.per_day:
-        raise EmptyLog(paths)
-    calendar = Calendar(report.hours[0], report.hours[-1] + timedelta(hours=1))
-    calendar.save(settings)
-    land_devices(settings.landing, World(seed=0), calendar.start)
+    with landing_alone(settings.landing):
+        recorded = Recorded.find(settings)
+        logs = recorded.calendar if recorded and recorded.of == Origin.LOGS else None
+
+        def accept(report: AccessLogReport) -> None:
+            if not report.per_day:
+                raise EmptyLog(paths)
+            _require_near(_hours_of(report), logs)
+            if recorded and recorded.of == Origin.SIMULATION:
+                set_aside(settings.landing)
+
+        report = land_access_log(settings.landing, [Path(p) for p in paths], key, progress, before_landing=accept)
+        calendar = _hours_of(report) if logs is None else _hours_of(report).union(logs)
+        calendar.save(settings, Origin.LOGS)
+        if not is_ready(settings.landing / DEVICES):
+            land_devices(settings.landing, World(seed=0), calendar.start)
     return Seeded(calendar, visits=report.visits), report
+
+
+def _hours_of(report: AccessLogReport) -> Calendar:
+    return Calendar(report.hours[0], report.hours[-1] + timedelta(hours=1))
+
+
+def _require_near(log: Calendar, logs: Calendar | None) -> None:
+    if logs is None or log.end is None:
+        return
+    silent_before = logs.end is not None and log.start - logs.end > LONGEST_GAP
+    if silent_before or logs.start - log.end > LONGEST_GAP:
+        raise FarFromOtherLogs(log, logs)
 
 
 @contextmanager

@@ -64,8 +64,15 @@ def test_locations_load() -> None:
 
 def test_automation_is_on_from_the_first_start() -> None:
     sensors = {s.name: s.default_status for location in (defs, dashboards) for s in location.sensors or []}
-    late = {"late_hours", "late_days", "late_totals"}
-    assert set(sensors) == {"visits_hour_landed", "feature_released", "cascade", "alerts", "news_from_gold"} | late
+    triggers = {
+        "visits_hour_landed",
+        "visits_outside_calendar",
+        "feature_released",
+        "late_hours",
+        "late_days",
+        "late_totals",
+    }
+    assert set(sensors) == {"cascade", "alerts", "news_from_gold"} | triggers
     assert set(sensors.values()) == {dg.DefaultSensorStatus.RUNNING}
     assert [(s.name, s.default_status) for s in defs.schedules] == [
         ("devices_reload", dg.DefaultScheduleStatus.RUNNING),

@@ -1,5 +1,6 @@
 """Readiness Marker: which hours the sensor `visits_hour_landed` requests, and which it reports."""
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -11,8 +12,12 @@ import dagster as dg
 import pytest
 
 from de_assets.automation import landing as sensing
+from de_assets.automation.alert_sinks import LogAlertSink
 from de_assets.automation.landing import DEAD_LETTERS, VISITS, make_plan, visits_hour_landed
+from de_assets.automation.stray_hours import outside, visits_outside_calendar
+from de_assets.calendar import Calendar
 from de_assets.partitions import CALENDAR, hourly
+from de_assets.sources.arrivals import Arrivals
 from de_assets.sources.landing import MARKER, PART, hour_folder
 from de_assets.sources.landing_zone import LandingZone
 
@@ -52,14 +57,14 @@ class Drop:
         self.clock = 1_700_000_000
         self.readiness: str | None = None
 
-    def land(self, number: int, text: str = "{}\n", *, marked: bool = True) -> None:
+    def land(self, number: int, text: str = "{}\n", *, marked: bool = True, marker: str = "") -> None:
         """Write an hour's file, and the marker; each landing is a second later than the one before."""
         folder = hour_folder(self.root, hour(number))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARKER).unlink(missing_ok=True)
         self.clock += 1
         for name in (PART, MARKER) if marked else (PART,):
-            (folder / name).write_text(text if name == PART else "")
+            (folder / name).write_text(text if name == PART else marker)
             os.utime(folder / name, (self.clock, self.clock))
 
     def tick(self) -> dg.SensorResult:
@@ -160,6 +165,40 @@ def test_closed_hour_that_changes_is_reported_and_not_read_again(drop: Drop) -> 
     assert drop.tick().asset_events == []  # once
 
 
+def _grown(text: str) -> str:
+    return json.dumps({"files": {PART: len(text)}, "grown": True})
+
+
+@pytest.mark.parametrize("numbers", [[0], [0, 1, 2]], ids=["an hour", "some hours"])
+def test_closed_hour_that_has_only_grown_is_reported_and_read_again(drop: Drop, numbers: list[int]) -> None:
+    for number in (0, 1, 2):
+        drop.land(number)
+    drop.launch(drop.tick().run_requests[0])
+    drop.tick()
+    for number in numbers:
+        drop.land(number, "{}\n{}\n", marker=_grown("{}\n{}\n"))
+    result = drop.tick()
+    assert requested(result) == [(key(numbers[0]), key(numbers[-1]))]
+    assert [event.partition for event in result.asset_events] == [key(number) for number in numbers]
+    assert all(drop.launch(request) for request in result.run_requests)
+    again = drop.tick()
+    assert (requested(again), again.asset_events) == ([], []), "once"
+    drop.land(0, "rewritten\n")
+    assert requested(drop.tick()) == [], "what does not say that it has grown is for people"
+
+
+def test_more_grown_hours_than_a_tick_requests_are_left_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensing, "HOURS_PER_RUN", 1)
+    monkeypatch.setattr(sensing, "RUNS_PER_TICK", 2)
+    plan = make_plan(
+        {hour(n): "new" for n in range(3)}, {hour(n): "old" for n in range(3)}, {hour(n) for n in range(3)}, set(), set(),
+        has_grown=lambda _hour: True,
+    )  # fmt: skip
+    assert plan.ranges == [[hour(0)], [hour(1)]]
+    assert plan.changed == plan.grown == [hour(0), hour(1)]
+    assert plan.seen == {hour(0): "new", hour(1): "new", hour(2): "old"}
+
+
 def test_hour_that_is_being_rewritten_is_reported_when_it_is_complete_again(drop: Drop) -> None:
     drop.land(0)
     drop.launch(drop.tick().run_requests[0])
@@ -249,6 +288,54 @@ def test_hours_outside_the_calendar_are_skipped(drop: Drop) -> None:
     result = drop.tick()
     assert requested(result) == []
     assert "1 outside the calendar" in result.skip_reason.skip_message
+
+
+def test_hours_outside_the_calendar_are_an_alert_and_each_set_of_them_is_one(drop: Drop, tmp_path: Path) -> None:
+    sink, cursor = LogAlertSink(path=str(tmp_path / "alerts.jsonl")), None
+
+    def tick() -> str | None:
+        resources = {"landing": LandingZone(root=str(drop.root)), "alert_sink": sink}
+        context = dg.build_sensor_context(instance=drop.instance, cursor=cursor, resources=resources)
+        result = visits_outside_calendar(context)
+        assert isinstance(result, dg.SensorResult)
+        return result.cursor
+
+    drop.land(0)
+    cursor = tick()
+    assert not sink.file.exists()
+    drop.land(-1)
+    for _ in range(2):
+        cursor = tick()
+    sink.file.write_text(sink.file.read_text() + "\n" * 2**20)  # the sink itself forgets what is that far back
+    cursor = tick()
+    drop.land(-2)
+    cursor = tick()
+    told = [json.loads(line) for line in sink.file.read_text().splitlines() if line]
+    assert [alert["partitions"] for alert in told] == [[key(-1)], [key(-2), key(-1)]]
+    assert told[0]["text"].startswith(
+        f"ERROR: Check `hours_are_in_the_calendar` failed for sources/landed_visits [{key(-1)}]"
+    )
+    assert told[0]["id"] != told[1]["id"]
+
+
+def test_an_open_calendar_ends_with_the_hour_after_the_present_one() -> None:
+    now = datetime(2026, 1, 1, 7, 30, tzinfo=UTC)
+    hours = [
+        datetime(year, 1, 1, hour, tzinfo=UTC) for year, hour in ((2020, 0), (2026, 7), (2026, 8), (2026, 9), (2099, 0))
+    ]
+    opened = Calendar(datetime(2025, 1, 1, tzinfo=UTC), None)
+    assert outside(opened, hours, now) == [hours[0], hours[3], hours[4]]
+
+
+def test_a_folder_of_the_future_closes_no_hour(tmp_path: Path) -> None:
+    now = datetime(2026, 1, 1, 7, 30, tzinfo=UTC)
+    hours = [now.replace(minute=0) + timedelta(hours=n) for n in (-3, -1)] + [datetime(2099, 1, 1, tzinfo=UTC)]
+    for each in hours:
+        folder = hour_folder(tmp_path, each)
+        folder.mkdir(parents=True)
+        (folder / PART).write_text("{}\n")
+    arrivals = Arrivals(tmp_path, "next_hour", now=now)
+    assert [each for each in arrivals.hours if arrivals.is_closed(each)] == [hours[0], hours[0] + timedelta(hours=1)]
 
 
 def test_requests_of_one_tick_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,30 +26,35 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_a_piece_of_the_log_becomes_the_figures_of_its_lines(
+def test_two_logs_that_overlap_become_the_figures_of_their_lines(
     soak_seed: int, run_de: Callable[..., str], tmp_path: Path
 ) -> None:
-    """`de run --log` as people run it, with services of its own; nobody feeds users, legacy visits and live visits then.
+    """`de run --log` as people run it, twice, with services of its own; nobody feeds users, legacy visits and live visits then.
 
     The piece is of one day: a check rightly finds that the two halves of a night are unlike days.
     """
+    random_ = random.Random(soak_seed)  # noqa: S311 - a piece, not a secret
     lines = LOG.read_bytes().splitlines(keepends=True)
     days = [_DAY.search(line) for line in lines]
     of_one_day = [n for n, (one, other) in enumerate(zip(days, days[LINES - 1 :], strict=False)) if _same(one, other)]
-    first = random.Random(soak_seed).choice(of_one_day)  # noqa: S311 - a piece, not a secret
-    piece = tmp_path / "piece.log"
-    piece.write_bytes(b"".join(lines[first : first + LINES]))
-    landed = land_access_log(tmp_path / "landed", [piece], b"sixteen bytes ok")
-    records = [json.loads(line) for hour in landed.hours for line in _lines(tmp_path / "landed", hour)]
-    ids = [record["visit_id"] for record in records if "visit_id" in record]
+    first = random_.choice(of_one_day)
+    piece = lines[first : first + LINES]
+    cut, overlap = random_.randrange(LINES // 4, 3 * LINES // 4), random_.randrange(LINES // 4)
+    logs = [piece[:cut], piece[cut - overlap :]]
+    random_.shuffle(logs)
+    for number, log in enumerate(logs):
+        (tmp_path / f"{number}.log").write_bytes(b"".join(log))
+    both = Counter(logs[0]) | Counter(logs[1])
+    landed = land_access_log(tmp_path / "landed", [_written(tmp_path / "both.log", both)], b"sixteen bytes ok")
+    ids = [record["visit_id"] for record in _records(tmp_path / "landed", landed.hours) if "visit_id" in record]
 
-    output = run_de("run", "--once", "--log", str(piece))
+    run_de("run", "--once", "--log", str(tmp_path / "0.log"))
+    output = run_de("run", "--once", "--log", str(tmp_path / "1.log"))
 
-    dead = len(landed.dead_letters)
     for figure in (
-        f"{LINES:,} lines read: {landed.visits:,} visits in {len(landed.hours)} hours, {dead} dead letter(s)",
-        f"{LINES:,} records, {dead} dead letter(s), {landed.visits:,} understood in {len(landed.hours)} hourly partitions, "
-        f"{len(ids) - len(set(ids)):,} duplicate(s) removed",
+        f"{len(logs[1]):,} lines read: ",
+        f"{both.total():,} records, {landed.rejected} dead letter(s), {landed.visits:,} understood in "
+        f"{len(landed.hours)} hourly partitions, {len(ids) - len(set(ids)):,} duplicate(s) removed",
         *(f"{day} {visits:,}" for day, visits in landed.per_day.items()),
     ):
         assert figure in output
@@ -58,10 +65,16 @@ def test_a_piece_of_the_log_becomes_the_figures_of_its_lines(
         assert any(f"the database has no table `{table}`" in line for line in left_out)
 
 
+def _written(file: Path, lines: Counter[bytes]) -> Path:
+    file.write_bytes(b"".join(lines.elements()))
+    return file
+
+
 def _same(one: re.Match[bytes] | None, other: re.Match[bytes] | None) -> bool:
     return one is not None and other is not None and one[1] == other[1]
 
 
-def _lines(landing: Path, hour: datetime) -> Iterator[bytes]:
-    for file in data_files(hour_folder(landing, hour)):
-        yield from file.read_bytes().splitlines()
+def _records(landing: Path, hours: list[datetime]) -> Iterator[dict[str, Any]]:
+    for hour in hours:
+        for file in data_files(hour_folder(landing, hour)):
+            yield from map(json.loads, file.read_bytes().splitlines())
