@@ -51,7 +51,8 @@ def valid_visits(
     numbered = landed_within(numbered_visits(landed, LOOK_BACK_HOURS), context.partition_time_window).persist()
     try:
         yield dg.Output(late_visits(numbered), "late")
-        valid = intercept(numbered, CONDITIONS, window="landing_hour")
+        hours = [hourly.time_window_for_partition_key(key).start for key in context.partition_keys]
+        valid = intercept(numbered, CONDITIONS, window="landing_hour", expected=hours)
         yield dg.Output(valid.transform(in_event_hour), "valid")
     finally:
         numbered.unpersist()

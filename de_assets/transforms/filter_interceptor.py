@@ -75,12 +75,18 @@ Accounts = Callable[[], dict[int, Interception] | None]
 """After the write: the accounts by the start of their window; None where they could not be counted."""
 
 
-def intercept(frame: DataFrame, conditions: Mapping[str, str], *, window: str | None = None) -> ObservedFrame:
+def intercept(
+    frame: DataFrame,
+    conditions: Mapping[str, str],
+    *,
+    window: str | None = None,
+    expected: Iterable[datetime] = (),
+) -> ObservedFrame:
     """The rows for which all conditions hold, and after the write what each condition removed.
 
     `conditions` are SQL predicates by name, in the order in which they are to be judged. With `window`, a timestamp
     column without nulls, the account is kept per value of it, as in a run over many partitions; without, for the frame
-    as a whole.
+    as a whole. An `expected` window into which no row came has an account of zeros.
     Raises `ValueError` without conditions, or with more than `MOST_CONDITIONS`. A rerun counts again.
     """
     start = F.unix_seconds(F.col(window)) if window else F.lit(0).cast("long")
@@ -90,7 +96,8 @@ def intercept(frame: DataFrame, conditions: Mapping[str, str], *, window: str | 
         found = accounts()
         if found is None:
             return {None: dict(_UNCOUNTED)}
-        return {_start(seconds) if window else None: account.metadata() for seconds, account in found.items()}
+        told = {_start(seconds) if window else None: account.metadata() for seconds, account in found.items()}
+        return {**dict.fromkeys(expected, _sum([], list(conditions)).metadata()), **told}
 
     return ObservedFrame(kept, tell)
 

@@ -85,6 +85,18 @@ def test_nothing_in_nothing_told(spark: SparkSession) -> None:
     assert filtered.tell() == {}
 
 
+def test_a_window_into_which_nothing_came_has_an_account_of_zeros(spark: SparkSession) -> None:
+    quiet = datetime(2024, 10, 10, 23, tzinfo=UTC)
+    filtered = intercept(spark.createDataFrame(ROWS, SCHEMA), CONDITIONS, window="at", expected=[quiet])
+    filtered.frame.count()
+    found = {hour: plain(metadata) for hour, metadata in filtered.tell().items()}
+    by_hour = {hour: told(by_hand([row for row in ROWS if row[0] == hour])) for hour in HOURS}
+    assert found == {
+        **{hour.replace(tzinfo=UTC): account for hour, account in by_hour.items()},
+        quiet: told(by_hand([])),
+    }
+
+
 def test_a_filter_without_conditions_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match="at least one"):
         intercept(spark.range(1), {})
