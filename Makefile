@@ -6,8 +6,11 @@ BIN := $(VENV)/bin
 # Arguments of `make run`, such as LOG=/var/log/nginx/access.log or ARGS="--once --visits 100000".
 LOG ?=
 ARGS ?=
-# Processes of `make test`, each with an engine, and where needed services, of its own. One pattern's tests: PATTERN=merger.
-WORKERS ?= 2
+# Processes of `make test`, each with an engine, and where needed services, of its own: one per core, two to four, as far as
+# there are 5 GiB of memory for each. One pattern's tests: PATTERN=merger.
+CORES_AND_MEMORY = import os; gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30; \
+	print(max(2, min(4, os.cpu_count() or 2, gib // 5)))
+WORKERS ?= $(shell $(PYTHON) -c '$(CORES_AND_MEMORY)')
 PATTERN ?=
 TIMINGS := .de/timings
 # What shares expensive fixtures stays in one process; the order of the groups is the one of `tests/grouping.py`.
@@ -51,7 +54,7 @@ run: setup       ## Start services, feed them, materialise the graph, serve the 
 	@$(BIN)/de run $(if $(LOG),--log "$(LOG)") $(ARGS)
 
 # Classic and Connect sessions do not live in one process, hence two calls.
-test: setup      ## Run the whole suite on WORKERS processes (2), or one pattern's tests: PATTERN=merger
+test: setup      ## Run the whole suite on WORKERS processes (one per core, 2 to 4), or one pattern's tests: PATTERN=merger
 	@rm -rf $(TIMINGS)
 	DE_TEST_TIMINGS=$(TIMINGS)/engine $(BIN)/pytest $(PARALLEL) $(CHOSEN) tests/unit tests/graph tests/faults $(MAY_BE_EMPTY)
 	DE_TEST_TIMINGS=$(TIMINGS)/services $(BIN)/pytest $(PARALLEL) $(CHOSEN) tests/services tests/ui $(MAY_BE_EMPTY)

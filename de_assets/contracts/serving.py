@@ -50,7 +50,7 @@ class DailyTrafficByCountry(TrafficColumns):
 class WeeklyVisits(pa.DataFrameModel):
     """Visits with the device's name and the user's country, as a view of the database over one table per week.
 
-    Grain: one page view, every one of silver.visits_enriched. Partition: the week of the event, from Monday.
+    Grain: one page view of silver.visits_enriched, each identity once per week. Partition: the week of the event, from Monday.
     """
 
     event_date: T.DateType = pa.Field(nullable=False, description="Day of the event (UTC)")

@@ -5,17 +5,28 @@ import pyspark.sql.types as T
 
 OWNER = "team:web"
 _PERSONAL = {"personal": True}
+# An index of PostgreSQL takes no key above some 2,700 bytes; identities are far shorter.
+_IDENTITY = {"min_value": 1, "max_value": 512}
 
 
 class VisitColumns(pa.DataFrameModel):
-    """What every dataset of visits has: one row per page view."""
+    """What every dataset of visits has: one row per page view.
 
-    visit_id: T.StringType = pa.Field(nullable=False, description="Identity of the page view, given by its producer")
+    A record that breaks a rule of these columns is a dead letter: whatever follows may rely on them.
+    """
+
+    visit_id: T.StringType = pa.Field(
+        nullable=False, str_length=_IDENTITY, description="Identity of the page view, given by its producer"
+    )
     event_time: T.TimestampType = pa.Field(
         nullable=False, description="When the page was viewed, by the producer's clock"
     )
-    user_id: T.StringType = pa.Field(nullable=False, description="Pseudonymous visitor: registered or guest")
-    page: T.StringType = pa.Field(nullable=False, description="Path or name of the page")
+    user_id: T.StringType = pa.Field(
+        nullable=False, str_length=_IDENTITY, description="Pseudonymous visitor: registered or guest"
+    )
+    page: T.StringType = pa.Field(
+        nullable=False, str_length={"min_value": 1, "max_value": 2048}, description="Path or name of the page"
+    )
     keep_private: T.BooleanType = pa.Field(nullable=True, description="Whether the visitor asked not to be profiled")
     referral: T.StringType = pa.Field(nullable=True, description="Where the visitor came from; null: directly")
     ad_id: T.StringType = pa.Field(nullable=True, description="Advertisement that led here, if any")
@@ -123,9 +134,6 @@ class Visits(VisitColumns):
     Grain: one page view. Partition: the hour of the event, which is the hour of its arrival for visits on time.
     """
 
-    page: T.StringType = pa.Field(
-        nullable=False, str_length={"min_value": 1, "max_value": 2048}, description="Path or name of the page"
-    )
     raw: T.StringType = pa.Field(nullable=False, description="The landed line, untouched", metadata=_PERSONAL)
     event_hour: T.TimestampType = pa.Field(nullable=False, description="Hour of the event (UTC)")
 

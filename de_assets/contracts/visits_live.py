@@ -22,9 +22,6 @@ class VisitsLive(LiveColumns):
     Grain: one page view; copies that came beyond the window are rows of their own. Not partitioned: a stream appends.
     """
 
-    page: T.StringType = pa.Field(
-        nullable=False, str_length={"min_value": 1, "max_value": 2048}, description="Path or name of the page"
-    )
     event_hour: T.TimestampType = pa.Field(nullable=False, description="Hour of the event (UTC)")
 
     class Config:

@@ -12,6 +12,7 @@ from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.serving import WeeklyVisits
 from de_assets.dataset import dataset
 from de_assets.partitions import hours_of_week, weekly
+from de_assets.transforms.windowed_deduplicator import deduplicate
 from de_resources.contract import Contract
 
 
@@ -26,5 +27,7 @@ from de_resources.contract import Contract
     backfill_policy=dg.BackfillPolicy.multi_run(1),
 )
 def weekly_visits(visits: DataFrame) -> DataFrame:
-    """The visits of the week, with their day."""
-    return visits.withColumn("event_date", F.to_date("event_time")).select(*Contract.of(WeeklyVisits).column_names)
+    """The visits of the week, with their day. A producer may give one identity in several hours: the first visit has it."""
+    dated = visits.withColumn("event_date", F.to_date("event_time")).select(*Contract.of(WeeklyVisits).column_names)
+    # All columns, so that the same visit stays whenever the week is computed.
+    return deduplicate(dated, ["visit_id"], [F.col("event_time"), *(F.col(c) for c in dated.columns)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from de_assets.contracts.visits import VisitColumns
 from de_resources.contract import Contract
@@ -57,7 +58,7 @@ def parse_visits(records: DataFrame, payload: str) -> DataFrame:
     error, field = _error(F.col("_is_text"))
     # Only what says why was rejected: anybody can write an empty object.
     rejected = F.when(_rejected(), F.col("_json.rejected"))
-    return parsed.select(
+    understood = parsed.select(
         *(F.col(c) for c in records.columns if c != "raw"),
         *(_value(c).alias(c) for c in Contract.of(VisitColumns).column_names),
         F.coalesce(rejected["raw"], F.col("raw")).alias("raw"),
@@ -65,6 +66,35 @@ def parse_visits(records: DataFrame, payload: str) -> DataFrame:
         field.alias(ERROR_FIELD),
         rejected["line"].alias(ERROR_LINE),
         rejected["file"].alias(ERROR_FILE),
+    )
+    return _judged(understood)
+
+
+def _judged(visits: DataFrame) -> DataFrame:
+    """What was understood and cannot be kept is an error too: what the contract of all visits says, and texts with a NUL.
+
+    Found here it is one dead letter; found later it would stop the partition that it is in.
+    """
+    contract = Contract.of(VisitColumns)
+    texts = [column.name for column in contract.columns if isinstance(column.type, StringType)]
+    broken = [
+        (F.expr(rule.violated), f"{column} is not of {rule.label}", column)
+        for rule in contract.rules
+        for column in rule.columns
+        if rule.label
+    ]
+    # Few records have any: the columns are looked at in those alone.
+    has_nul = F.col("raw").contains("\\u0000") | F.col("raw").contains("\0")
+    broken += [(has_nul & F.col(text).contains("\0"), f"{text} holds a NUL character", text) for text in texts]
+    nothing = F.lit(None).cast("string")
+    error, field = nothing, nothing
+    for condition, reason, column in reversed(broken):
+        error, field = (
+            F.when(condition, F.lit(said)).otherwise(known) for said, known in ((reason, error), (column, field))
+        )
+    is_new = F.col(ERROR).isNull()
+    return visits.withColumns(
+        {ERROR: F.coalesce(ERROR, error), ERROR_FIELD: F.when(is_new, field).otherwise(F.col(ERROR_FIELD))}
     )
 
 

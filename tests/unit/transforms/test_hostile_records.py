@@ -1,0 +1,170 @@
+"""What a single record can do wrong is found when it is parsed: whatever it holds, no partition downstream breaks a rule.
+
+Records satisfy the types that the parser asks for, and are hostile in everything else. They go through every transform from
+bronze to what is served; the rules of every contract on the way are asked of the rows, as the blocking checks ask them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pandera.pyspark import DataFrameModel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from de_assets.contracts.devices import Devices
+from de_assets.contracts.serving import WeeklyVisits
+from de_assets.contracts.traffic import ReferralStats, Sessions, UserActivity, VisitsCubeDaily
+from de_assets.contracts.users import Users
+from de_assets.contracts.visits import BronzeVisits, Visits, VisitsEnriched, VisitsLate
+from de_assets.gold.referral_stats import by_referral
+from de_assets.gold.sessions import sessions
+from de_assets.gold.user_activity import user_activity
+from de_assets.gold.visits_cube_daily import visits_cube_daily
+from de_assets.serving.weekly_visits import weekly_visits
+from de_assets.silver.visits import CONDITIONS, COPY, in_event_hour, late_visits, numbered_visits
+from de_assets.silver.visits_enriched import visits_enriched
+from de_assets.transforms.static_late_data_integrator import integrate_late
+from de_assets.transforms.visit_parser import ERROR, parse_visits
+from de_resources.contract import Contract
+
+pytestmark = pytest.mark.pattern("dead_letter")
+
+HOUR = datetime(2024, 10, 10, 23, tzinfo=UTC)
+RECORDS = 1_500
+_TEXTS = (
+    *("/", "a", " ", "", "\t", "\n", "\0", "a\0b", "\\u0000", "\x7f\x1b[31m", "\u2028", "\ud800", "ж", "👩‍👩‍👧"),
+    *("x" * 511, "x" * 513, "/" + "p" * 2_047, "/" + "p" * 2_048, "y" * 100_000),
+    *("'; DROP TABLE visits; --", "|", "a|2024-10-10", "null", "NaN", "-", "`page`", "${x}"),
+)
+_TIMES = (
+    *(
+        "1970-01-01T00:00:00Z",
+        "1969-12-31T23:59:59Z",
+        "2261-12-31T23:59:59.999999Z",
+        "2262-01-01T00:00:00Z",
+        "9999-12-31",
+    ),
+    *("0001-01-01T00:00:00+14:00", "2024-10-10T23:59:59.999999999Z", "2024-10-10T24:00:00Z"),
+    *("10:05", "now", "", "2024-10-11 00:00"),
+)
+
+
+def _records(seed: int) -> Iterator[tuple[bytes, str, datetime]]:
+    """Hostile lines of three hours around midnight; some identities come again, in the same hour and in others."""
+    random_ = random.Random(seed)  # noqa: S311 - the same records every time
+
+    def text() -> Any:
+        return random_.choice(_TEXTS) if random_.random() < 0.4 else f"/{random_.randrange(8)}"
+
+    for _ in range(RECORDS):
+        landed = HOUR + timedelta(hours=random_.randrange(3))
+        moment = landed + timedelta(seconds=random_.randrange(-7_200, 3_600))
+        user = {"ip": text(), "login": text(), "connected_since": random_.choice([None, moment.isoformat()])}
+        device = {
+            "browser": text(),
+            "device_type": text(),
+            "device_version": text(),
+            "is_bot": random_.choice([True, None]),
+        }
+        record = {
+            "visit_id": text() if random_.random() < 0.2 else f"v{random_.randrange(300)}",
+            "event_time": random_.choice(_TIMES) if random_.random() < 0.1 else moment.isoformat(),
+            "user_id": text(),
+            "page": text(),
+            "keep_private": random_.choice([True, False, None]),
+            "context": {"referral": text(), "ad_id": text(), "user": user, "technical": device},
+        }
+        yield json.dumps(record).encode(), "visits/date=2024-10-10/hour=23/part-00000.json", landed
+
+
+@pytest.fixture(scope="module")
+def parsed(spark: SparkSession) -> DataFrame:
+    schema = "payload BINARY, source_file STRING, landing_hour TIMESTAMP"
+    lines = spark.createDataFrame(list(_records(7)), schema).coalesce(2)
+    return parse_visits(lines, "payload").withColumn("was_dead_lettered", F.lit(False)).persist()
+
+
+@pytest.fixture(scope="module")
+def datasets(parsed: DataFrame, spark: SparkSession) -> dict[type[DataFrameModel], DataFrame]:
+    """Every dataset that the landed records become a part of."""
+    bronze = parsed.where(F.col(ERROR).isNull()).select(*Contract.of(BronzeVisits).column_names)
+    numbered = numbered_visits(bronze)
+    late = late_visits(numbered)
+    valid = in_event_hour(
+        numbered.where(" AND ".join(f"({condition})" for condition in CONDITIONS.values())).drop(COPY)
+    )
+    users, devices, before = (
+        spark.createDataFrame([], Contract.of(m).struct_type()) for m in (Users, Devices, UserActivity)
+    )
+    enriched = visits_enriched(valid, users, devices).persist()
+    columns = ["visit_id", "user_id", "referral", "event_time"]
+    days = [HOUR.date(), HOUR.date() + timedelta(days=1)]
+    referrals = integrate_late(
+        valid.select(*columns), late.select(*columns, "landing_hour"), event_time="event_time", landing_time="landing_hour",
+        days=days, window_days=15,
+    )  # fmt: skip
+    return {
+        BronzeVisits: bronze,
+        VisitsLate: late,
+        Visits: valid,
+        VisitsEnriched: enriched,
+        VisitsCubeDaily: visits_cube_daily(enriched),
+        Sessions: sessions(enriched),
+        UserActivity: user_activity(enriched, before),
+        ReferralStats: by_referral(referrals.frame),
+        WeeklyVisits: weekly_visits(enriched),
+    }
+
+
+MODELS = (
+    BronzeVisits, VisitsLate, Visits, VisitsEnriched, VisitsCubeDaily, Sessions, UserActivity, ReferralStats, WeeklyVisits
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: Contract.of(model).name)
+def test_no_record_breaks_a_rule_downstream(
+    model: type[DataFrameModel], datasets: dict[type[DataFrameModel], DataFrame]
+) -> None:
+    contract = Contract.of(model)
+    broken = (F.count_if(F.expr(rule.violated)).alias(rule.name) for rule in contract.rules)
+    (counted,) = datasets[model].agg(F.count(F.lit(1)).alias("all_rows"), *broken).collect()
+    found = counted.asDict()
+    assert found.pop("all_rows") > 0
+    assert +Counter(found) == {}
+
+
+def test_what_is_served_has_each_key_once_and_texts_that_a_database_takes(
+    datasets: dict[type[DataFrameModel], DataFrame],
+) -> None:
+    rows = [row.asDict() for row in datasets[WeeklyVisits].collect()]
+    assert max(Counter(row["visit_id"] for row in rows).values()) == 1
+    assert all("\0" not in value for row in rows for value in row.values() if isinstance(value, str))
+    assert max(len(row["visit_id"].encode()) for row in rows) < 2_700, "longer keys fit in no index of PostgreSQL"
+
+
+def test_a_line_is_understood_or_explained_and_the_reason_is_the_one(parsed: DataFrame) -> None:
+    lines = parsed.select("payload", ERROR, "error_field").collect()
+    assert len(lines) == RECORDS
+    for line in lines:
+        record = json.loads(line["payload"])
+        texts = {name: record[name] for name in ("visit_id", "user_id", "page")}
+        longest = {"visit_id": 512, "user_id": 512, "page": 2_048}
+        missing = [name for name, text in texts.items() if not text.strip(" ")]
+        too_long = [name for name, text in texts.items() if len(text) > longest[name]]
+        if line[ERROR] is None:
+            assert not missing, record
+            assert not too_long, record
+            assert "\0" not in json.dumps(record, ensure_ascii=False), record
+        elif line[ERROR].endswith("NUL character"):
+            assert "\0" in json.dumps(record, ensure_ascii=False).replace("\\u0000", "\0")
+        elif "length" in line[ERROR]:
+            assert line["error_field"] == too_long[0]
+    reasons = {line[ERROR] for line in lines}
+    assert {"page is not of length 1-2048", "visit_id is not of length 1-512", "login holds a NUL character"} <= reasons
