@@ -48,6 +48,11 @@ def calendar_now() -> datetime:
     return now if CALENDAR.end is None else min(now, CALENDAR.end)
 
 
+def is_whole(window: dg.TimeWindow) -> bool:
+    """Whether the calendar has all of the window: a log may begin and end in the middle of a day."""
+    return window.start >= CALENDAR.start and (CALENDAR.end is None or window.end <= CALENDAR.end)
+
+
 def rows_in_calendar(log: TableLog | None) -> Mapping[Any, int]:
     """Rows per partition value of the calendar; other partitions belong to an earlier calendar."""
     if log is None:

@@ -3,8 +3,9 @@
 Rows come from the metadata of materialisations: no engine, no table is touched.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import sqrt
 
 import dagster as dg
 
@@ -18,6 +19,9 @@ ACCEPT_TAG = "de/volume_accepted"
 """Run tag with the reason for which a person accepts a volume outside the tolerance."""
 
 ROWS = "rows"
+_PART = "part_of_window"
+_CHANCE = 4.0
+"""Standard deviations between two counts of events that chance still explains: one pair of some 16,000 lies farther apart."""
 
 
 def volume_check(
@@ -26,6 +30,9 @@ def volume_check(
     tolerance: tuple[float, float] = (0.5, 2.0),
     against: Season = "last",
     min_rows: int = 1,
+    events: bool = False,
+    whole: Callable[[dg.TimeWindow], bool] = lambda _window: True,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
     blocking: bool = False,
     name: str = "volume_is_stable",
 ) -> dg.AssetChecksDefinition:
@@ -38,6 +45,10 @@ def volume_check(
     before (`"same_weekday"`), whose own newest verdict by this check is good. A bad day is thus never the measure of
     the good day after it. Assets without time partitions are compared with the same key's last good materialisation:
     a full load with the last good load. The first key without a baseline passes and says so.
+
+    With `events`, rows are things that happen one by one, such as visits: two counts that may differ by chance alone (by up
+    to four standard deviations of Poisson's distribution) are not different, whatever their ratio. A window that is not
+    `whole`, such as the day in which a log begins, is neither judged nor a measure.
 
     When the level did change for good, a person says so once: re-execute the check with the run tag
     `de/volume_accepted` and the reason as its value. The verdict records the reason, and the new level is the baseline.
@@ -68,14 +79,26 @@ def volume_check(
         def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
             verdicts: dict[Key, Verdict] = {}
             for key, current in materialized.items():
+                if not _is_whole(spec, key, whole):
+                    verdicts[key] = Verdict(True, "The source covers a part of this window only.", {_PART: True})
+                    continue
                 baseline = _baseline(context.instance, spec, key, current, against, verdicts)
-                verdict = compare(current.rows, baseline, tolerance, min_rows)
+                verdict = compare(current.rows, baseline, tolerance, min_rows, events=events)
+                if not verdict.passed and verdict.severity == dg.AssetCheckSeverity.ERROR:
+                    verdict = replace(verdict, severity=severity)
                 verdicts[key] = verdict.accepted_for(context.run.tags.get(ACCEPT_TAG))
             return verdicts
 
         yield from evaluate(context, spec, judge)
 
     return volume_is_stable
+
+
+def _is_whole(spec: dg.AssetCheckSpec, key: Key, whole: Callable[[dg.TimeWindow], bool]) -> bool:
+    partitions = spec.partitions_def
+    if key is None or not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        return True
+    return whole(partitions.time_window_for_partition_key(key))
 
 
 @dataclass(frozen=True)
@@ -95,14 +118,17 @@ def _baseline(
     fresh: Mapping[Key, Verdict],
 ) -> Baseline | None:
     """The nearest good state; `fresh` are this run's verdicts, which are newer than any recorded one."""
-    nearest = next(good_before(instance, spec, key, current, season, fresh), None)
+    good = good_before(instance, spec, key, current, season, fresh)
+    nearest = next(((partition, figures) for partition, figures in good if ROWS in figures), None)
     if nearest is None:
         return None
     partition, figures = nearest
     return Baseline(figures[ROWS], partition or "the last good load")
 
 
-def compare(rows: int | None, baseline: Baseline | None, tolerance: tuple[float, float], min_rows: int) -> Verdict:
+def compare(
+    rows: int | None, baseline: Baseline | None, tolerance: tuple[float, float], min_rows: int, *, events: bool = False
+) -> Verdict:
     """The verdict on a number of rows. `tolerance` bounds, both included, the ratio to the baseline."""
     if rows is None:
         return Verdict(
@@ -121,6 +147,9 @@ def compare(rows: int | None, baseline: Baseline | None, tolerance: tuple[float,
     change = f"{rows:,} rows, {ratio:.2f}x the {baseline.rows:,} of {baseline.label}"
     if low <= ratio <= high:
         return Verdict(True, f"{change}.", figures)
+    # The difference of two counts of one rate has the variance of their sum.
+    if events and abs(rows - baseline.rows) <= _CHANCE * sqrt(rows + baseline.rows):
+        return Verdict(True, f"{change}: so few may differ by chance.", figures)
     return Verdict(
         False, f"{change}: {'less' if ratio < low else 'more'} than the accepted {low:g}x-{high:g}x.", figures
     )

@@ -116,7 +116,14 @@ checks = [
     contract_check(_DEAD, blocking=False),
     contract_check(_VISITS),
     # Nights are quiet and launches are loud: only a change of magnitude against the same hour of the week is news.
-    volume_check(_VISITS, tolerance=(0.1, 10.0), against="same_weekday", min_rows=0),
+    volume_check(
+        _VISITS,
+        tolerance=(0.1, 10.0),
+        against="same_weekday",
+        min_rows=0,
+        events=True,
+        severity=dg.AssetCheckSeverity.WARN,
+    ),
     *dead_letter_checks(_VISITS, _DEAD, red_above=0.05, block_above=0.5),
     completeness_check(_VISITS, allowed_delay=timedelta(hours=1)),
 ]

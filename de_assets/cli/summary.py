@@ -77,9 +77,12 @@ def behind_a_manifest(uri: str, name: str) -> tuple[Mapping[Any, int], int] | No
 def _tell_outcomes(outcomes: Sequence[Outcome]) -> bool:
     passed = sum(o.checks_passed for o in outcomes)
     failed = [name for o in outcomes for name in o.checks_failed]
+    warned = [name for o in outcomes for name in o.checks_warned]
     failures = [f for o in outcomes for f in o.failures]
-    console.print(f"Checks: {passed} passed, {len(failed)} failed; {sum(o.runs for o in outcomes)} runs.")
+    warnings = f"{len(warned)} warned, " if warned else ""
+    console.print(f"Checks: {passed} passed, {warnings}{len(failed)} failed; {sum(o.runs for o in outcomes)} runs.")
     _list("[red]failed[/red]", failed)
+    _list("[yellow]warned[/yellow]", warned)
     _list("[red]error[/red]", failures)
     _list("[yellow]held back[/yellow]", [line for o in outcomes for line in _held_back(o)])
     for why, names in _left_out(outcomes).items():

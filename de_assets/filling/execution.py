@@ -44,7 +44,16 @@ class Outcome:
     @property
     def checks_failed(self) -> list[str]:
         """Names of those that did not, with the partition."""
-        return [f"{name} [{key}]" if key else name for (name, key), found in self.verdicts.items() if not found.passed]
+        return self._not_passed(dg.AssetCheckSeverity.ERROR)
+
+    @property
+    def checks_warned(self) -> list[str]:
+        """Names of those that did not, and only warn."""
+        return self._not_passed(dg.AssetCheckSeverity.WARN)
+
+    def _not_passed(self, severity: dg.AssetCheckSeverity) -> list[str]:
+        found = ((name, key) for (name, key), v in self.verdicts.items() if not v.passed and v.severity == severity)
+        return [f"{name} [{key}]" if key else name for name, key in found]
 
     @property
     def bad(self) -> dict[str, str]:
@@ -52,7 +61,7 @@ class Outcome:
         gates = {
             key: f"the check {name} failed"
             for (name, key), found in self.verdicts.items()
-            if found.blocking and not found.passed
+            if found.blocking and not found.passed and found.severity == dg.AssetCheckSeverity.ERROR
         }
         return {**gates, **self.failed}
 

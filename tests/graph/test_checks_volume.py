@@ -163,6 +163,35 @@ def test_the_other_dimension_stays_the_same() -> None:
     assert verdicts(result, CHECK)["2024-01-02|us"].metadata["baseline"].value == "2024-01-01|us"
 
 
+@pytest.mark.pattern("skew_detector")
+def test_counts_of_events_that_chance_explains_are_not_different() -> None:
+    few = dict(zip(days(4), [3, 14, 0, 12], strict=True))
+    assert red(loads().load(few), CHECK) == days(4)[1:]
+    assert red(loads(events=True, min_rows=0).load(few), CHECK) == []
+    many = dict(zip(days(4), [300, 1_700, 310, 0], strict=True))
+    assert red(loads(events=True, min_rows=0).load(many), CHECK) == [days(4)[1], days(4)[3]]
+
+
+@pytest.mark.pattern("skew_detector")
+def test_a_window_of_which_a_part_is_covered_is_neither_judged_nor_a_measure() -> None:
+    def whole(window: dg.TimeWindow) -> bool:
+        return window.start.day not in (1, 4)
+
+    sizes = dict(zip(days(5), [10, 100, 110, 5, 90], strict=True))
+    assert red(loads().load(sizes), CHECK) == [days(5)[1], days(5)[2], days(5)[4]]
+    result = loads(whole=whole).load(sizes)
+    assert red(result, CHECK) == []
+    assert verdicts(result, CHECK)[days(5)[4]].metadata["baseline"].value == days(5)[2]
+    assert "a part of this window" in (verdicts(result, CHECK)[days(5)[0]].description or "")
+
+
+def test_a_severity_is_that_of_the_verdict_and_warns_only() -> None:
+    it = loads(severity=dg.AssetCheckSeverity.WARN, blocking=True)
+    result = it.load(dict(zip(days(2), [100, 1_000], strict=True)))
+    assert result.success
+    assert verdicts(result, CHECK)[days(2)[1]].severity == dg.AssetCheckSeverity.WARN
+
+
 def test_an_unknown_volume_is_reported_but_does_not_stop_the_run() -> None:
     result = loads(blocking=True).load({"2024-01-01": None})
     assert result.success

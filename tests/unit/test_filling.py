@@ -64,7 +64,13 @@ def filled(
     return {key.to_user_string(): outcome for outcome in outcomes for key in outcome.unit.assets}
 
 
-def hours_and_days(runs: Runs, *, failing: Sequence[str] = (), raising: Sequence[str] = ()) -> dg.Definitions:
+def hours_and_days(
+    runs: Runs,
+    *,
+    failing: Sequence[str] = (),
+    raising: Sequence[str] = (),
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
+) -> dg.Definitions:
     """Landed hours, hours with a gate, days of them, a running total over days, and one table over all."""
 
     @dg.asset(partitions_def=HOURLY, backfill_policy=SINGLE_RUN, deps=["landed"])
@@ -79,7 +85,8 @@ def hours_and_days(runs: Runs, *, failing: Sequence[str] = (), raising: Sequence
     def complete(
         context: dg.AssetCheckExecutionContext,
     ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        yield from evaluate(context, gate, lambda found: {key: Verdict(key not in failing, "") for key in found})
+        verdicts = {key: Verdict(key not in failing, "", severity=severity) for key in HOURS}
+        yield from evaluate(context, gate, lambda found: {key: verdicts[key] for key in found if key})
 
     @dg.asset(partitions_def=DAILY, backfill_policy=SINGLE_RUN, deps=[hours])
     def days(context: dg.AssetExecutionContext) -> None:
@@ -144,6 +151,14 @@ def test_an_error_is_told_beside_a_failed_check(instance: dg.DagsterInstance, ru
     assert set(outcomes["hours"].bad) == {HOURS[2], *HOURS[24:]}
     assert set(outcomes["days"].held_back) == {"2024-10-10", "2024-10-11"}
     assert runs.of("days") == []
+
+
+def test_a_warning_holds_nothing_back_and_is_told_apart(instance: dg.DagsterInstance, runs: Runs) -> None:
+    definitions = hours_and_days(runs, failing=[HOURS[2]], severity=dg.AssetCheckSeverity.WARN)
+    outcomes = filled(instance, definitions)
+    assert outcomes["hours"].checks_warned == [f"hours: complete [{HOURS[2]}]"]
+    assert (outcomes["hours"].checks_failed, outcomes["hours"].bad, outcomes["days"].held_back) == ([], {}, {})
+    assert outcomes["days"].written == {"2024-10-10", "2024-10-11"}
 
 
 def test_the_last_run_has_the_last_word_about_what_it_completes(instance: dg.DagsterInstance) -> None:
