@@ -33,9 +33,10 @@ def dead_letter_checks(
 
     `<name>_are_few` turns red above `red_above` and holds nothing back. `<name>_do_not_prevail` turns red above
     `block_above` and is blocking: when most of the input cannot be understood, the few rows that were are no picture of
-    it. Fewer than `at_least` dead letters are never red: one bad line in a quiet night is no news. A partition into
-    which nothing came passes. A person lets a partition go on by executing the blocking check with the run tag
-    `de/dead_letters_accepted` and the reason as its value; the verdict records it.
+    it. Fewer than `at_least` dead letters are never red: one bad line in a quiet night is no news. Where they are all that
+    came, as when an error page landed in place of an hour, the first check warns. A partition into which nothing came
+    passes. A person lets a partition go on by executing the blocking check with the run tag `de/dead_letters_accepted` and
+    the reason as its value; the verdict records it.
 
     The two assets share their partitions and are written by the same step, dead letters first. A rerun judges the newest
     materialisations. Metadata of a verdict: `valid`, `dead`, `share`, and
@@ -73,11 +74,24 @@ def _check(
         def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
             apart = latest_materializations(context.instance, letters, list(materialized))
             reason = context.run.tags.get(ACCEPT_TAG) if blocking else None
-            return {key: compare(current, apart.get(key), limits, reason) for key, current in materialized.items()}
+            verdicts = {key: compare(current, apart.get(key), limits, reason) for key, current in materialized.items()}
+            return (
+                verdicts
+                if blocking
+                else {key: noted_when_nothing_was_understood(verdict) for key, verdict in verdicts.items()}
+            )
 
         yield from evaluate(context, spec, judge)
 
     return share_of_dead_letters
+
+
+def noted_when_nothing_was_understood(verdict: Verdict) -> Verdict:
+    """A warning where the few letters are all that came: an hour of one bad line, or an error page in its place."""
+    if not verdict.passed or verdict.metadata.get("valid") or not verdict.metadata.get("dead"):
+        return verdict
+    told = f"Nothing of what came was understood: {verdict.description}"
+    return Verdict(False, told, verdict.metadata, severity=dg.AssetCheckSeverity.WARN)
 
 
 def compare(

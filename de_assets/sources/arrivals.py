@@ -22,14 +22,14 @@ _HOUR_NAMES = {f"hour={hour:02}": hour for hour in range(24)}
 class Arrivals:
     """The hours of a drop folder. Each folder is looked into once: make a new object to see later changes.
 
-    `now` (the clock's) is for what cannot have arrived yet: a folder of the future closes no hour before it.
+    `now` is the clock's: a folder of the future closes no hour before it, and what is being written to is not still.
     """
 
     def __init__(
         self, landing: Path, readiness: Readiness = "marker", dataset: str = VISITS, now: datetime | None = None
     ) -> None:
         self._landing, self._by_marker, self._dataset = landing, readiness == "marker", dataset
-        self._latest = (now or datetime.now(UTC)) + timedelta(days=1)
+        self._now = now or datetime.now(UTC)
         self._seen: dict[datetime, Contents | None] = {}
 
     @cached_property
@@ -58,6 +58,13 @@ class Arrivals:
         facts = [*contents.files, contents.marker] if self._by_marker else [*contents.files]
         return hashlib.blake2b(repr(facts).encode(), digest_size=6).hexdigest()
 
+    def files(self, hour: datetime) -> list[Path]:
+        """What a reader of the hour reads; nothing where it is not closed."""
+        contents = self._contents(hour)
+        if contents is None or not self.is_closed(hour):
+            return []
+        return [hour_folder(self._landing, hour, self._dataset) / name for name in contents.published]
+
     def has_grown(self, hour: datetime) -> bool:
         """Whether its producer says that all is still in it that was in it before."""
         contents = self._contents(hour)
@@ -65,7 +72,7 @@ class Arrivals:
 
     def _contents(self, hour: datetime) -> Contents | None:
         if hour not in self._seen:
-            self._seen[hour] = contents_of(hour_folder(self._landing, hour, self._dataset))
+            self._seen[hour] = contents_of(hour_folder(self._landing, hour, self._dataset), self._now)
         return self._seen[hour]
 
     @cached_property
@@ -84,7 +91,7 @@ class Arrivals:
         """The first and the newest hour that brought something, where their order is what closes hours."""
         if self._by_marker:
             return None
-        arrived = [hour for hour in self._arrived if hour <= self._latest]
+        arrived = [hour for hour in self._arrived if hour <= self._now + timedelta(days=1)]
         first, newest = (next(self._with_files(hours), None) for hours in (arrived, reversed(arrived)))
         return (first, newest) if first and newest else None
 

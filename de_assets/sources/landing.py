@@ -37,6 +37,9 @@ DEVICES = "devices"
 _HIDDEN = ("_", ".")
 _GROWN = "grown"
 
+STILL_SECONDS = 600.0
+"""How long files have to be left alone before a marker that is older than they are, and names none, stands for them."""
+
 Readiness = Literal["marker", "next_hour"]
 """What closes an hour: its own marker, or the arrival of a later hour, for producers that cannot say that they are done."""
 
@@ -81,21 +84,38 @@ class Contents:
     files: tuple[Fact, ...] = ()
     marker: Fact | None = None
     said: str = ""
+    is_still: bool = True
+    """No file is younger than the marker and was written to within `STILL_SECONDS`."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether the folder is complete: its marker is there, and stands for the files that are there.
+        """Whether the folder is complete: its marker is there, and the files that it stands for.
 
-        A marker that names files and sizes, as `publish` writes it, stands for these and no others: one that is left from an
-        earlier attempt of a folder that is being rewritten is no marker. One that names nothing is taken at its word.
+        A marker that names files and sizes, as `publish` writes it, stands for these: one that is left from an earlier attempt
+        of a folder that is being rewritten is no marker. One that names nothing is taken at its word when the files are still.
         """
         if self.marker is None:
             return False
+        covered = self._covered
+        if covered is None:
+            return self.is_still
+        return covered.items() <= {name: size for name, size, _ in self.files}.items()
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """Names of the files that a reader reads: those that the marker names, or all where it names none.
+
+        What came later is not of this publication; a change of the folder tells of it.
+        """
+        covered = self._covered
+        return tuple(name for name, _, _ in self.files if covered is None or name in covered)
+
+    @property
+    def _covered(self) -> Mapping[str, int] | None:
         try:
-            covered = json.loads(self.said)["files"]
+            return dict(json.loads(self.said)["files"])
         except (ValueError, KeyError, TypeError):
-            return True
-        return bool(covered == {name: size for name, size, _ in self.files})
+            return None
 
     @property
     def has_grown(self) -> bool:
@@ -106,8 +126,11 @@ class Contents:
             return False
 
 
-def contents_of(folder: Path) -> Contents | None:
-    """Look into a folder, by one listing of it. Nothing is in one that is not there; None: it changed at that moment."""
+def contents_of(folder: Path, now: datetime | None = None) -> Contents | None:
+    """Look into a folder, by one listing of it. Nothing is in one that is not there; None: it changed at that moment.
+
+    `now` (the clock's) tells which files were written to a moment ago.
+    """
     facts: dict[str, Fact] = {}
     try:
         with os.scandir(folder) as entries:
@@ -125,7 +148,13 @@ def contents_of(folder: Path) -> Contents | None:
         said = (folder / MARKER).read_text(errors="replace") if marker else ""
     except FileNotFoundError:
         return None
-    return Contents(files, marker, said)
+    return Contents(files, marker, said, _is_still(files, marker, now or datetime.now(UTC)))
+
+
+def _is_still(files: Iterable[Fact], marker: Fact | None, now: datetime) -> bool:
+    # Copies of a folder have their files in any order of age: only what is being written is a sign of a rewrite.
+    fresh = (now.timestamp() - STILL_SECONDS) * 1e9
+    return all(changed <= max(marker[2] if marker else 0, fresh) for _, _, changed in files)
 
 
 def is_ready(folder: Path) -> bool:

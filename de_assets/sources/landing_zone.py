@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from de_assets.sources.arrivals import Arrivals, closed_hours
 from de_assets.sources.decisions import DECISIONS, decision_files
 from de_assets.sources.devices_dump import check_dump
-from de_assets.sources.landing import DEVICES, VISITS, Readiness, data_files, hour_folder, is_ready
+from de_assets.sources.landing import DEVICES, VISITS, Readiness, contents_of, hour_folder
 from de_resources.errors import PermanentError, TransientError
 from de_resources.files import literally
 from de_resources.settings import Settings
@@ -86,7 +86,7 @@ class LandingZone(dg.ConfigurableResource):
         missing = [folder for hour, folder in folders.items() if not arrivals.is_closed(hour)]
         if missing:
             raise FolderNotReady(missing)
-        files = [str(file) for folder in folders.values() for file in data_files(folder)]
+        files = [str(file) for hour in folders for file in arrivals.files(hour)]
         if not files:
             return session.createDataFrame([], "payload BINARY, source_file STRING, landing_hour TIMESTAMP")
         payload = F.col("value").cast("binary").alias("payload")
@@ -110,11 +110,12 @@ class LandingZone(dg.ConfigurableResource):
         vanishes meanwhile.
         """
         folder = self.path / DEVICES
-        if not is_ready(folder):
+        contents = contents_of(folder)
+        if contents is None or not contents.is_ready:
             raise FolderNotReady([folder])
         schema = "type STRING, full_name STRING, version STRING"
         try:
-            dump = data_files(folder)
+            dump = [folder / name for name in contents.published]
             check_dump(dump)
             if not dump:
                 return session.createDataFrame([], schema)

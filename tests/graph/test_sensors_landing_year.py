@@ -153,11 +153,13 @@ def _files(folder: Path) -> list[Path]:
 def _ready(folder: Path) -> bool:
     if not (folder / MARKER).is_file():
         return False
+    sizes = {path.name: path.stat().st_size for path in _files(folder)}
     try:
-        covered = json.loads((folder / MARKER).read_text())["files"]
+        covered = dict(json.loads((folder / MARKER).read_text())["files"])
     except (ValueError, KeyError, TypeError):
-        return True
-    return bool(covered == {path.name: path.stat().st_size for path in _files(folder)})
+        # Everything here was written a moment ago: only what is as old as the marker is still.
+        return all(path.stat().st_mtime_ns <= (folder / MARKER).stat().st_mtime_ns for path in _files(folder))
+    return all(name in sizes and sizes[name] == size for name, size in covered.items())
 
 
 def disturb(landing: Path, hour: datetime, random: Random) -> None:

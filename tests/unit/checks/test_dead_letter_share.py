@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from de_checks.dead_letters import compare, dead_letter_checks
+from de_checks.dead_letters import compare, dead_letter_checks, noted_when_nothing_was_understood
 from de_checks.per_key import Materialized
 
 pytestmark = pytest.mark.pattern("dead_letter")
@@ -34,6 +34,13 @@ def test_the_share_is_of_all_that_came_and_the_limit_itself_is_accepted(valid: i
 def test_a_bad_line_in_a_quiet_night_is_no_news() -> None:
     assert compare(rows(0), rows(4), (0.05, 5)).passed
     assert not compare(rows(0), rows(5), (0.05, 5)).passed
+
+
+@pytest.mark.parametrize(("valid", "dead", "warned"), [(0, 1, True), (0, 4, True), (0, 0, False), (1, 4, False)])
+def test_an_error_page_in_place_of_an_hour_warns(valid: int, dead: int, warned: bool) -> None:
+    verdict = noted_when_nothing_was_understood(compare(rows(valid), rows(dead), (0.05, 5)))
+    assert verdict.passed is not warned
+    assert (verdict.severity == dg.AssetCheckSeverity.WARN) is warned
 
 
 def test_what_was_replayed_or_discarded_is_no_longer_held_against_the_partition() -> None:
