@@ -1,12 +1,15 @@
-"""The files of a log: rotated sets in the order they were written, plain or gzip, as lines of bounded length."""
+"""The files of a log: rotated sets in the order they were written, plain or compressed, as lines of bounded length."""
 
 from __future__ import annotations
 
+import bz2
 import glob
 import gzip
+import io
+import lzma
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -19,9 +22,10 @@ LONGEST_LINE = 64 * 1024
 
 _KEPT_OF_LONG_LINE = 4 * 1024
 _ROTATION = re.compile(
-    r"(?P<base>.*?)(?:[.-](?P<date>\d{4}-?\d\d-?\d\d(?:-?\d+)?)|\.(?P<number>\d{1,6}))?(?:\.gz)?", re.DOTALL
+    r"(?P<base>.*?)(?:[.-](?P<date>\d{4}-?\d\d-?\d\d(?:-?\d+)?)|\.(?P<number>\d{1,6}))?(?:\.(?:gz|bz2|xz|zst))?",
+    re.DOTALL,
 )
-_GZIP_MAGIC = b"\x1f\x8b"
+_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -101,10 +105,30 @@ def raw_lines(files: Iterable[Path], progress: Progress | None = None) -> Iterat
             progress(done, total)
 
 
-def _lines_of(name: str, disk: IO[bytes]) -> Iterator[RawLine]:
-    magic = disk.read(2)
+def _zstd(disk: IO[bytes]) -> IO[bytes]:
+    # Arrow says when a file breaks off, which not every reader of the format does.
+    import pyarrow as pa
+
+    return cast("IO[bytes]", io.BufferedReader(pa.CompressedInputStream(disk, "zstd")))
+
+
+_COMPRESSED: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
+    b"\x1f\x8b": lambda disk: cast("IO[bytes]", gzip.GzipFile(fileobj=disk)),
+    b"BZh": lambda disk: cast("IO[bytes]", bz2.BZ2File(disk)),
+    b"\xfd7zXZ\x00": lambda disk: cast("IO[bytes]", lzma.LZMAFile(disk)),  # noqa: SIM115 - closed with the disk's file
+    b"\x28\xb5\x2f\xfd": _zstd,
+}
+"""What a file begins with, and how it is read then; its name says nothing."""
+
+
+def _text_of(disk: IO[bytes]) -> IO[bytes]:
+    beginning = disk.read(max(map(len, _COMPRESSED)))
     disk.seek(0)
-    text = cast("IO[bytes]", gzip.GzipFile(fileobj=disk)) if magic == _GZIP_MAGIC else disk
+    return next((opened(disk) for magic, opened in _COMPRESSED.items() if beginning.startswith(magic)), disk)
+
+
+def _lines_of(name: str, disk: IO[bytes]) -> Iterator[RawLine]:
+    text = _text_of(disk)
     number = 0
     try:
         while line := text.readline(LONGEST_LINE):
@@ -115,7 +139,10 @@ def _lines_of(name: str, disk: IO[bytes]) -> Iterator[RawLine]:
                 yield RawLine(name, number, line[:_KEPT_OF_LONG_LINE], f"line is longer than {LONGEST_LINE} bytes")
             else:
                 yield RawLine(name, number, line.removesuffix(b"\n").removesuffix(b"\r"))
-    except (EOFError, gzip.BadGzipFile, zlib.error):
+    except _DAMAGE as error:
+        # What the disk has to say has a number.
+        if getattr(error, "errno", None) is not None:
+            raise
         yield RawLine(name, number + 1, b"", "the compressed file is damaged from here on")
 
 

@@ -1,7 +1,8 @@
-r"""The combined log format: one line to its fields, or the reason why not.
+r"""The combined log format and the common one: one line to its fields, or the reason why not.
 
     203.0.113.9 - frank [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326 "http://x.example/" "Mozilla/5.0"
 
+The common format ends after the size: such a visit has neither referrer nor user agent.
 A virtual host with port may stand in front (Debian's `vhost_combined`), the address may be a chain of proxies (its
 first is the client), and further fields may follow. Quoted fields hold `\"` and `\\` for quote and backslash; other
 escapes (`\xhh`, which is how both servers write bytes that are not printable) are kept as written.
@@ -16,7 +17,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
-_ADDRESS = r"[0-9A-Za-z:._%-]+"
+_ADDRESS = r"(?:[0-9A-Za-z:._%-]+|\[[0-9A-Fa-f:.%]+\])"
 _VIRTUAL_HOST = r"(?:[^\s:]+:\d{1,5} (?=\S+ \S+ \S+ \[))?"
 _PARTS = (
     (
@@ -31,6 +32,7 @@ _PARTS = (
     (r"(?: .*)?\Z", "text follows the user agent without a space"),
 )
 _LINE = re.compile("".join(pattern for pattern, _ in _PARTS), re.DOTALL)
+_COMMON = re.compile("".join(pattern for pattern, _ in _PARTS[:4]).rstrip() + r"\Z", re.DOTALL)
 _BEGINNINGS = [
     (re.compile("".join(pattern for pattern, _ in _PARTS[: count + 1]), re.DOTALL), reason)
     for count, (_, reason) in enumerate(_PARTS)
@@ -42,27 +44,35 @@ _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, start=1)}
 
 
 class UnparseableLine(ValueError):
-    """The line is not an entry of the combined log format; the message is the reason, without the line's text."""
+    """The line is not an entry of the combined or common log format; the message is the reason, without the line's text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one line says. `page` is the request's path without its query; `referral` and `agent` are None for `-`."""
+    """What one line says. `page` is the request's path without its query; `referral` and `agent` are None for `-`.
+
+    A line of the common format does not say who asked: `names_agent` is False then, and a nameless agent is no robot.
+    """
 
     address: str
     time: datetime
     page: str
     referral: str | None
     agent: str | None
+    names_agent: bool = True
 
 
 def parse_line(text: str) -> Entry:
     """Parse one line without its end; raises `UnparseableLine`."""
     match = _LINE.match(text)
+    common = _COMMON.match(text) if match is None else None
+    if common is not None:
+        address, time, request = common.groups()
+        return Entry(address.strip("[]"), parse_time(time), _page(_unescaped(request)), None, None, names_agent=False)
     if match is None:
         raise UnparseableLine(next(reason for beginning, reason in _BEGINNINGS if beginning.match(text) is None))
     address, time, request, referrer, agent = match.groups()
-    return Entry(address, parse_time(time), _page(_unescaped(request)), _given(referrer), _given(agent))
+    return Entry(address.strip("[]"), parse_time(time), _page(_unescaped(request)), _given(referrer), _given(agent))
 
 
 @lru_cache(maxsize=4096)

@@ -97,7 +97,7 @@ def _record(entry: Entry, raw: bytes, pseudonym: Callable[[bytes], str]) -> dict
                 "network_type": None,
                 "device_type": client.device_type,
                 "device_version": client.device_version,
-                "is_bot": client.is_bot,
+                "is_bot": client.is_bot if entry.names_agent else None,
             },
         },
     }

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import errno
 import gzip
+import lzma
 from pathlib import Path
+from random import Random
 
+import pyarrow as pa
 import pytest
 
 from de_assets.sources.access_log.files import LONGEST_LINE, NoAccessLogError, access_log_files, raw_lines
@@ -43,20 +48,44 @@ def test_a_path_without_files_is_an_error_that_says_what_to_give(tmp_path: Path,
         access_log_files([tmp_path / path])
 
 
-def test_gzip_is_known_by_its_bytes_not_by_its_name(tmp_path: Path) -> None:
-    (tmp_path / "access.log").write_bytes(gzip.compress(b"a\nb\n"))
-    (tmp_path / "access.log.1.gz").write_bytes(b"c\n")
+def _zstd(data: bytes) -> bytes:
+    compressed: bytes = pa.compress(data, codec="zstd", asbytes=True)
+    return compressed
+
+
+COMPRESSIONS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": _zstd}
+
+
+@pytest.mark.parametrize("kind", COMPRESSIONS)
+def test_compression_is_known_by_the_bytes_and_not_by_the_name(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "access.log").write_bytes(COMPRESSIONS[kind](b"a\nb\n"))
+    (tmp_path / f"access.log.1.{kind}").write_bytes(b"c\n")
     assert [line.raw for line in raw_lines(access_log_files([tmp_path]))] == [b"c", b"a", b"b"]
 
 
-def test_a_broken_gzip_keeps_what_could_be_read_and_says_where_it_ends(tmp_path: Path) -> None:
-    file = tmp_path / "access.log.gz"
-    text = b"".join(b"%d\n" % n for n in range(50_000))
-    file.write_bytes(gzip.compress(text)[:-2000])
+@pytest.mark.parametrize("kind", COMPRESSIONS)
+def test_a_compressed_file_that_breaks_off_keeps_what_could_be_read_and_says_where_it_ends(
+    tmp_path: Path, kind: str
+) -> None:
+    file = tmp_path / f"access.log.{kind}"
+    # Of chance, so that it does not shrink to nothing; long enough for several blocks of every format.
+    text = b"".join(b"%064x\n" % Random(n).getrandbits(256) for n in range(40_000))  # noqa: S311 - not a secret
+    file.write_bytes(COMPRESSIONS[kind](text)[:-2_000])
     lines = list(raw_lines([file]))
-    assert [line.raw for line in lines[:-1]] == text.split(b"\n")[: len(lines) - 1]
     assert lines[-1].damage == "the compressed file is damaged from here on"
-    assert lines[-1].number == len(lines) > 1000
+    read = [line.raw for line in lines[:-1]]
+    assert read == text.splitlines()[: len(read)]
+    assert len(read) > 0
+
+
+def test_an_error_of_the_disk_is_no_damage_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    (tmp_path / "access.log").write_bytes(gzip.compress(b"a\n"))
+    monkeypatch.setattr(gzip._GzipReader, "_read_gzip_header", fail)  # type: ignore[attr-defined]
+    with pytest.raises(OSError, match="Input/output"):
+        list(raw_lines([tmp_path / "access.log"]))
 
 
 @pytest.mark.parametrize("length", [LONGEST_LINE - 1, LONGEST_LINE, LONGEST_LINE + 1, 1_000_000])

@@ -17,7 +17,6 @@ REJECTED = {
     9: "request is not a method and a target",
     10: "request is not a method and a target",
     11: "request is not a method and a target",
-    12: "status or size is not a number",
     13: "time does not exist in the calendar",
     14: "time is not of the form dd/Mon/yyyy:HH:MM:SS +zzzz",
     18: "user agent is missing or its quote is not closed",
@@ -97,6 +96,7 @@ def test_referrals_keep_their_letters_and_dashes_are_null(pages: dict[str, dict]
 def test_bots_are_spiders_programs_and_clients_without_a_name(pages: dict[str, dict]) -> None:
     bots = {page for page, record in pages.items() if record["context"]["technical"]["is_bot"]}
     assert bots == {"/ipv6", "/", "/utf-8", "/old-protocol"}
+    assert pages["/common"]["context"]["technical"]["is_bot"] is None, "the common format does not say who asked"
 
 
 def test_visit_id_is_that_of_the_raw_line_whatever_ends_it(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_pseudonyms_depend_on_the_key_and_on_address_and_agent() -> None:
 
     assert users(KEY) == users(KEY)
     assert not set(users(KEY)) & set(users(b"another key of 16"))
-    assert len(set(users(KEY))) == 12 - 1 - 1, "two lines are equal, and two visitors share proxy and browser"
+    assert len(set(users(KEY))) == 13 - 1 - 1, "two lines are equal, and two visitors share proxy and browser"
 
 
 def test_a_short_key_is_refused_before_anything_is_read() -> None:
@@ -128,3 +128,16 @@ def test_a_short_key_is_refused_before_anything_is_read() -> None:
 def test_hostile_lines_are_rejected_in_no_time(text: str) -> None:
     with pytest.raises(UnparseableLine):
         parse_line(text)
+
+
+def test_the_common_format_is_a_visit_of_nobody_knows_what() -> None:
+    entry = parse_line('203.0.113.9 - frank [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/1.0" 200 2326')
+    assert (entry.address, entry.page, entry.referral, entry.agent) == ("203.0.113.9", "/a", None, None)
+    with pytest.raises(UnparseableLine, match="referrer is missing"):
+        parse_line('203.0.113.9 - frank [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326 "http://x')
+
+
+@pytest.mark.parametrize("address", ["[2001:db8::1]", "2001:db8::1"])
+def test_an_address_in_brackets_is_one(address: str) -> None:
+    entry = parse_line(f'{address} - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326 "-" "Lynx"')
+    assert entry.address == "2001:db8::1"
