@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 _AC = dg.AutomationCondition
 
 
-def gated(reference: dg.AssetSelection | None = None) -> Condition:
+def gated(reference: dg.AssetSelection | None = None, *, there: dg.AssetSelection | None = None) -> Condition:
     """Request what an upstream change made outdated, once every upstream partition is there and passed its gates.
 
     Several changes before an evaluation make one request. A partition that a check holds back is requested when the
     check passes on what is there by then. A partition that was never computed, though its upstreams are there, is
     requested too: turning automation on catches up. `reference` names upstreams that are looked up but neither awaited
-    nor followed: a changed user must not request every hour that ever was.
+    nor followed: a changed user must not request every hour that ever was. `there` names those of them that have to exist.
     """
 
     def any_upstream(condition: Condition) -> Condition:
@@ -55,6 +55,8 @@ def gated(reference: dg.AssetSelection | None = None) -> Condition:
     ungated = any_upstream(~_AC.all_checks_match(_AC.check_passed(), blocking_only=True))
     # Never in the run that writes the upstream: a gate that fails there for one key skips the step for all of them.
     unsettled = any_upstream(_AC.missing() | _AC.in_progress() | _AC.will_be_requested())
+    if there is not None:
+        unsettled = unsettled | _AC.any_deps_match(_AC.missing()).allow(there)
     return (
         wanted
         & ~unsettled.with_label("upstream_unsettled")

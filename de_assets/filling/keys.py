@@ -26,6 +26,11 @@ class State:
     absent: str | None = None
     """Why there is nothing of it at all."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has partitions, and none of them can be read, for no bad reason: their time is not over."""
+        return self.partitions is not None and self.there is not None and not self.there and not self.bad
+
 
 @dataclass
 class Wanted:
@@ -44,6 +49,9 @@ def wanted(unit: Unit, states: Mapping[AssetKey, State]) -> Wanted:
     if absent is not None:
         return Wanted(None, {}, absent)
     if unit.partitions is None:
+        empty = next((key for key in sorted(unit.parents) if key in states and states[key].is_empty), None)
+        if empty is not None:
+            return Wanted(None, {}, f"`{empty.to_user_string()}` has no partition that can be computed yet")
         bad = [f"{key}: {why}" if key else why for parent in parents for key, why in parent.bad.items()]
         return Wanted(None, {"": bad[0]} if bad else {})
     known = unit.partitions.get_partition_keys()

@@ -37,8 +37,9 @@ class NoUsers(PermanentError):
     **served(ServedUsers, kind="postgres", patterns=["proxy"]),
     ins={"users": dg.AssetIn(VIEW)},
     deps=[dg.AssetDep(snapshots, partition_mapping=dg.LastPartitionMapping())],
-    # Nothing happens in the view itself: what it shows is followed and gated where it is written.
-    automation_condition=gated(reference=dg.AssetSelection.assets(VIEW)),
+    # Nothing happens in the view itself: what it shows is followed and gated where it is written. Before the first day is over
+    # there is neither.
+    automation_condition=gated(reference=dg.AssetSelection.assets(VIEW), there=dg.AssetSelection.assets(VIEW)),
 )
 def users_snapshot(
     context: dg.AssetExecutionContext, users: DataFrame, database: PostgresDatabase

@@ -271,3 +271,20 @@ def test_never_computed_partitions_are_caught_up_once() -> None:
         platform.landed(hour(10, 21), hour(10, 22))
         assert platform.tick() == {"silver": {hour(10, 21), hour(10, 22)}}
         assert platform.tick() == {}
+
+
+@pytest.mark.pattern("aligned_fan_in")
+def test_what_is_looked_up_and_has_to_be_there_is_awaited() -> None:
+    @dg.asset(deps=[users], automation_condition=gated(reference=REFERENCE, there=REFERENCE))
+    def served() -> None: ...
+
+    definitions, cursor = dg.Definitions(assets=[users, served]), None
+    with dg.DagsterInstance.ephemeral() as instance:
+        requested = []
+        for written in (False, False, True, True):
+            if written:
+                instance.report_runless_asset_event(dg.AssetMaterialization(users.key))
+            result = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor)
+            cursor = result.cursor
+            requested.append(result.get_num_requested(served.key))
+    assert requested == [0, 0, 1, 0], "when it is there; that it changes is followed elsewhere"

@@ -128,6 +128,12 @@ def test_only_what_the_source_has_is_computed(instance: dg.DagsterInstance, runs
     assert runs.of("days") == [("2024-10-10", "2024-10-11")], "a day consists of the hours that are there"
 
 
+def test_what_reads_a_whole_that_has_no_partition_yet_is_left_out(instance: dg.DagsterInstance, runs: Runs) -> None:
+    outcomes = filled(instance, hours_and_days(runs), look=lambda _: State(HOURLY, set()))
+    assert outcomes["report"].left_out == "`days` has no partition that can be computed yet"
+    assert (outcomes["days"].left_out, outcomes["days"].runs, runs.computed) == (None, 0, [])
+
+
 def test_a_bad_hour_holds_back_its_day_and_what_builds_on_it_and_nothing_else(
     instance: dg.DagsterInstance, runs: Runs
 ) -> None:
