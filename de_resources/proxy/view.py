@@ -29,9 +29,10 @@ from de_resources.proxy.manifest import WHOLE, Manifest
 from de_resources.proxy.retention import Promise, retained
 from de_resources.proxy.store import NoSuchManifest, VersionMissing
 from de_resources.proxy.switching import NothingPublished
+from de_resources.view_swap import PATIENCE, Patience, swapping
 
-LOCK_SECONDS = 10
-"""How long a switch waits for readers that stay in a transaction; new readers wait behind it."""
+LOCK_SECONDS = 90
+"""How long one switch waits for another one, which waits for the view's readers."""
 
 _CATALOGUE = """
     CREATE SCHEMA IF NOT EXISTS {versions};
@@ -101,6 +102,7 @@ class ViewProxy:
 
     database: PostgresDatabase
     view: ProxyView
+    patience: Patience = PATIENCE
 
     def write_version(self, id_: str, rows: Iterable[Mapping[str, Any]], run: str) -> int:
         """Fill a version of its own and close it; readers do not see it yet. Returns its rows.
@@ -124,7 +126,8 @@ class ViewProxy:
         """Point the view to a complete version; returns the state that readers see now.
 
         One that was live before stays what it is: a late retry must not undo what came after it. Readers wait for the
-        moment of the switch, and none finds the view missing. Raises `VersionMissing`, `ViewInUse`, `LoadInterrupted`.
+        moment of the switch, and none finds the view missing; one that stays in its transaction holds up the switch and not
+        the others. Raises `VersionMissing`, `ViewBusy`, `ViewInUse`, `LoadInterrupted`.
         """
         reach("before_switch", self.view.name)
         with self._switching(id_) as statement:
@@ -137,7 +140,7 @@ class ViewProxy:
     def roll_back(self, number: int, *, now: datetime) -> tuple[Manifest, bool]:
         """Show what state `number` showed, as a new state; and whether that changed anything.
 
-        Raises `NothingPublished`, `NoSuchManifest`, `ViewInUse`, `LoadInterrupted`.
+        Raises `NothingPublished`, `NoSuchManifest`, `ViewBusy`, `ViewInUse`, `LoadInterrupted`.
         """
         with self._switching(f"state {number}") as statement:
             states = {state.number: state for state in self._states(statement)}
@@ -258,7 +261,7 @@ class ViewProxy:
 
     def _point(self, statement: cursor, id_: str, states: Sequence[Manifest], why: str, now: datetime) -> Manifest:
         number = states[-1].number + 1 if states else 1
-        point(statement, self.view, id_)
+        swapping(statement, self.view.name, self.patience, lambda: point(statement, self.view, id_))
         self._execute(
             statement,
             "INSERT INTO {versions}.switches (dataset, number, version, why, at) VALUES (%s, %s, %s, %s, %s)",

@@ -14,10 +14,10 @@ manager.
 """
 
 from de_resources.iso_week import NotAWeek, Week
+from de_resources.view_swap import Patience, ViewBusy
 from de_resources.weekly.columns import ColumnsNotAdded, ColumnsNotOptional, ColumnTypeDiffers, add_columns
 from de_resources.weekly.freezing import Moved, WeekFrozen, WeekNotFrozen, freeze, thaw
 from de_resources.weekly.io_manager import NotWeekly, WeeklyTables
-from de_resources.weekly.swap import Patience, ViewBusy
 from de_resources.weekly.view import NotByWeek, WeeklyView
 from de_resources.weekly.write import Replaced, RowsOutsideWeek, write_week
 

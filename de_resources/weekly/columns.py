@@ -10,8 +10,8 @@ from psycopg2.sql import SQL, Identifier
 
 from de_resources.errors import PermanentError
 from de_resources.postgres import PostgresDatabase
+from de_resources.view_swap import PATIENCE, Patience, swapping
 from de_resources.weekly.refusal import explained
-from de_resources.weekly.swap import PATIENCE, Patience, swapping
 from de_resources.weekly.view import WeeklyView, columns_of, ensure, lock_whole, parts, view_over
 
 _REQUIRED = " NOT NULL"
@@ -70,7 +70,7 @@ def add_columns(database: PostgresDatabase, view: WeeklyView, *, patience: Patie
             if required:
                 raise ColumnsNotOptional(view.name, required)
             if missing:
-                swapping(statement, view, patience, lambda: _widen(statement, view, missing))
+                swapping(statement, view.name, patience, lambda: _widen(statement, view, missing))
     return tuple(missing)
 
 

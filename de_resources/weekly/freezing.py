@@ -12,9 +12,10 @@ from de_resources.delta.crash_points import reach
 from de_resources.errors import PermanentError
 from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
+from de_resources.view_swap import PATIENCE, Patience, swapping
 from de_resources.weekly.copying import copy_within, finish, stage
 from de_resources.weekly.refusal import explained
-from de_resources.weekly.swap import PATIENCE, Patience, exchange, swapping
+from de_resources.weekly.swap import exchange
 from de_resources.weekly.view import WeeklyView, columns_of, ensure, lock_whole
 
 
@@ -134,4 +135,4 @@ def _exchange(
             days = [week.start for week in weeks]
             statement.execute(SQL("UPDATE {} SET part = %s WHERE week = ANY (%s)").format(view.weeks), (part, days))
 
-    swapping(statement, view, patience, lambda: exchange(statement, view, staged, register))
+    swapping(statement, view.name, patience, lambda: exchange(statement, view, staged, register))

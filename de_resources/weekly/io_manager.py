@@ -23,7 +23,7 @@ from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres_writer import Relation
 from de_resources.spark import SparkEngine
-from de_resources.weekly.swap import Patience
+from de_resources.view_swap import Patience
 from de_resources.weekly.view import WeeklyView
 from de_resources.weekly.write import write_week
 

@@ -14,11 +14,12 @@ from de_resources.delta.crash_points import reach
 from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres_creation import lock
+from de_resources.view_swap import PATIENCE, Patience, swapping
 from de_resources.weekly.columns import require_columns
 from de_resources.weekly.copying import copy_rows, finish, stage
 from de_resources.weekly.freezing import require_loose
 from de_resources.weekly.refusal import RowsOutsideWeek, explained
-from de_resources.weekly.swap import PATIENCE, Patience, exchange, swapping
+from de_resources.weekly.swap import exchange
 from de_resources.weekly.view import WeeklyView, ensure, lock_whole
 
 __all__ = ["Replaced", "RowsOutsideWeek", "write_week"]
@@ -82,7 +83,7 @@ def write_week(
                 register = (week.start, table, count, run_id)
                 exchange(statement, view, {table: new}, lambda: _register(statement, view, register))
 
-            attempts = swapping(statement, view, patience, change)
+            attempts = swapping(statement, view.name, patience, change)
     reach("after_commit", view.name)
     return Replaced(table, count, loaded - started, time.monotonic() - loaded, attempts)
 

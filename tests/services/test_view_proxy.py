@@ -41,6 +41,7 @@ from de_resources.proxy.store import NoSuchManifest, VersionMissing
 from de_resources.proxy.switching import NothingPublished
 from de_resources.proxy.view import ProxyView, ViewInUse, ViewProxy
 from de_resources.spark import SparkEngine
+from de_resources.view_swap import Patience, ViewBusy
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("proxy")]
 
@@ -169,6 +170,26 @@ def test_a_crash_while_rows_are_written_is_made_up_for(shelf: Shelf) -> None:
     assert shelf.ask("SELECT count(*) FROM {version}") == [(0,)]
     shelf.show("v1", 4)
     assert shelf.prices() == [4]
+
+
+@pytest.mark.faults
+def test_a_reader_that_stays_holds_up_the_switch_and_neither_the_other_readers_nor_what_they_see(
+    shelf: Shelf, beside: ThreadPoolExecutor
+) -> None:
+    shelf.show("v1", 1)
+    shelf.write("v2", 2)
+    brief = Patience(wait_seconds=0.05, pause_seconds=0.05, total_seconds=0.3)
+    with closing(shelf.proxy.database.open()) as session, session.cursor() as idle:
+        idle.execute(SQL("SELECT count(*) FROM {}").format(shelf.view.identifier))
+        with pytest.raises(ViewBusy, match=f"process {session.info.backend_pid} of the server"):
+            replace(shelf.proxy, patience=brief).publish("v2", now=NOON)
+        # While the switch tries, each of these has to come through.
+        waiting = beside.submit(replace(shelf.proxy, patience=replace(brief, total_seconds=60)).publish, "v2", now=NOON)
+        assert [shelf.prices() for _ in range(20)] == [[1]] * 20
+        assert not waiting.done()
+        session.rollback()
+        assert waiting.result(60).number == 2
+    assert shelf.prices() == [2]
 
 
 def test_readers_of_fifty_switches_never_miss_the_view_nor_see_two_versions(shelf: Shelf) -> None:
