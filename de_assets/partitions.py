@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -60,6 +60,25 @@ def rows_in_calendar(log: TableLog | None) -> Mapping[Any, int]:
     rows = log.rows_by_partition()
     if not log.partition_columns():
         return rows
-    hours = {hourly.time_window_for_partition_key(k).start for k in hourly.get_partition_keys()}
-    days = {daily.time_window_for_partition_key(k).start.date() for k in daily.get_partition_keys()}
-    return {value: count for value, count in rows.items() if value[0] in hours or value[0] in days}
+    hours, days = hours_of_calendar(), _bounds(daily)
+    return {value: count for value, count in rows.items() if _within(value[0], hours, days)}
+
+
+Bounds = tuple[datetime, datetime] | None
+"""The start of the first partition and of the last one that is there by now; None: there is none yet."""
+
+
+def hours_of_calendar() -> Bounds:
+    """The first and the last hour that the calendar has by now."""
+    return _bounds(hourly)
+
+
+def _bounds(partitions: dg.TimeWindowPartitionsDefinition) -> Bounds:
+    first, last = partitions.get_first_partition_window(), partitions.get_last_partition_window()
+    return (first.start, last.start) if first and last else None
+
+
+def _within(value: Any, hours: Bounds, days: Bounds) -> bool:
+    if isinstance(value, datetime):
+        return hours is not None and hours[0] <= value <= hours[1]
+    return days is not None and isinstance(value, date) and days[0].date() <= value <= days[1].date()

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import dagster as dg
 
 from de_assets.dataset import pattern_tags
-from de_assets.partitions import CALENDAR, hourly
+from de_assets.partitions import CALENDAR, hourly, hours_of_calendar
 from de_assets.ranges import contiguous, range_tags
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import LANDED_VISITS
@@ -180,7 +180,5 @@ def _key(hour: datetime) -> str:
 
 def _of_calendar(hours: Collection[datetime]) -> list[datetime]:
     """Those of these hours that the calendar has, by now."""
-    first, last = hourly.get_first_partition_window(), hourly.get_last_partition_window()
-    if first is None or last is None:
-        return []
-    return [hour for hour in hours if first.start <= hour <= last.start]
+    bounds = hours_of_calendar()
+    return [hour for hour in hours if bounds[0] <= hour <= bounds[1]] if bounds else []
