@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from pyspark.sql import Column
+from pyspark.sql import Column, Observation
 from pyspark.sql import functions as F
 
 BINS = 4_000
@@ -27,3 +27,11 @@ def counts(bins: Iterable[tuple[float, float]] | None) -> Counter[int] | None:
     for value, count in bins or ():
         found[round(value)] += int(count)  # the mean of equal values may be off by a last bit
     return found if len(found) < BINS else None
+
+
+def observed_counts(observation: Observation, name: str) -> Counter[int] | None:
+    """The counts of a histogram that was observed under `name`, after the job; see `counts`.
+
+    Where the engine found out while planning that no row can come, it leaves the observation out: nothing was counted.
+    """
+    return counts(observation.get.get(name))

@@ -42,4 +42,4 @@ def users_snapshot(context: dg.AssetExecutionContext, spark: SparkEngine, users:
     return users.join(F.broadcast(dated), valid).select(*Contract.of(UsersSnapshot).column_names)
 
 
-checks = [contract_check(users_snapshot), volume_check(users_snapshot, tolerance=(0.8, 1.25))]
+checks = [contract_check(users_snapshot), volume_check(users_snapshot, tolerance=(0.8, 1.25), min_rows=0)]

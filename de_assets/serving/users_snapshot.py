@@ -24,7 +24,7 @@ VIEW = dg.AssetKey(["gold", "users_latest"])
 
 
 class NoUsers(PermanentError):
-    """A snapshot without a single user, which is never true."""
+    """A snapshot without a single user, after ones that had some."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -53,7 +53,7 @@ def users_snapshot(
 
     rows = (row.asDict() for row in users.select(*names).toLocalIterator())
     count = proxy.write_version(id_, rows, context.run.run_id)
-    if not count:
+    if not count and proxy.states():
         raise NoUsers
     state = proxy.publish(id_, now=datetime.now(UTC))
     try:

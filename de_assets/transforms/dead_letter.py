@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from de_resources.delta.metadata import DEAD_LETTERS_OPEN
 from de_resources.delta.observed_frame import ObservedFrame, Told
-from de_resources.exact_histogram import counts, histogram
+from de_resources.exact_histogram import histogram, observed_counts
 
 
 class Kind(StrEnum):
@@ -110,7 +110,7 @@ def tell_status(letters: DataFrame, *, window: str, status: str) -> ObservedFram
     observation = Observation(f"dead_letters_{uuid4().hex}")
 
     def tell() -> Told:
-        found = counts(observation.get["statuses"])
+        found = observed_counts(observation, "statuses")
         return {} if found is None else told_by_window(found)
 
     return ObservedFrame(letters.observe(observation, histogram(code).alias("statuses")), tell)

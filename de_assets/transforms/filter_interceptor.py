@@ -19,7 +19,7 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, Struct
 
 from de_resources.delta.metadata import FILTER_CONDITIONS, FILTER_ROWS_IN
 from de_resources.delta.observed_frame import ObservedFrame, Told
-from de_resources.exact_histogram import BINS, counts, histogram
+from de_resources.exact_histogram import BINS, histogram, observed_counts
 from de_resources.lineage import MARK
 
 # What a condition says of a row. Null is neither true nor false: such a row is removed, and counted apart.
@@ -189,7 +189,7 @@ def _observed(judged: DataFrame, start: Column, names: Sequence[str]) -> tuple[D
     observed = coded.observe(observation, histogram(F.col(_CODE)).alias("outcomes")).drop(_CODE)
 
     def accounts() -> dict[int, Interception] | None:
-        outcomes = counts(observation.get["outcomes"])
+        outcomes = observed_counts(observation, "outcomes")
         return None if outcomes is None else interceptions(outcomes.items(), names)
 
     return observed, accounts

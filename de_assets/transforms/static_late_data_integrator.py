@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from de_resources.delta.observed_frame import ObservedFrame, Told
-from de_resources.exact_histogram import counts, histogram
+from de_resources.exact_histogram import histogram, observed_counts
 
 IS_LATE, EVENT_DATE = "is_late", "event_date"
 IGNORED = "late/ignored"
@@ -46,7 +46,7 @@ def integrate_late(
     )
 
     def tell() -> Told:
-        ignored = counts(observation.get["ignored"])
+        ignored = observed_counts(observation, "ignored")
         if ignored is None:
             return {}
         starts = [datetime.combine(day, time(), UTC) for day in days]

@@ -111,7 +111,13 @@ def _result(found: Newest, moment: datetime, max_age: timedelta) -> dg.AssetChec
         f" {found.future_files} file(s) hold events of the future, which do not count." if found.future_files else ""
     )
     if found.event is None:
-        return dg.AssetCheckResult(passed=False, description=f"There is no event yet.{warning}", metadata=figures)
+        # A flow that has not begun, or a quiet source: no event is older than it may be.
+        return dg.AssetCheckResult(
+            passed=False,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=f"There is no event yet.{warning}",
+            metadata=figures,
+        )
     age = moment - found.event
     figures |= {"newest_event": dg.MetadataValue.timestamp(found.event), "age_seconds": round(age.total_seconds(), 3)}
     measured, accepted = duration(age.total_seconds()), duration(max_age.total_seconds())

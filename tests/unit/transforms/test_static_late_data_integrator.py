@@ -55,6 +55,21 @@ def test_rows_older_than_the_window_are_told_on_the_day_they_came(spark: SparkSe
     assert ignored == {7: 0, 8: 2}
 
 
+def test_where_nothing_came_nothing_was_ignored(spark: SparkSession) -> None:
+    """The engine sees at planning time that there is nothing, and leaves the observation out."""
+    nothing = spark.createDataFrame([], ON_TIME)
+    told = integrate_late(
+        nothing,
+        spark.createDataFrame([], LATE),
+        event_time="event_time",
+        landing_time="landed",
+        days=[date(2026, 1, 5)],
+        window_days=WINDOW,
+    )
+    assert told.frame.collect() == []
+    assert told.tell() == {datetime(2026, 1, 5, tzinfo=UTC): {"late/ignored": 0}}
+
+
 def test_days_computed_together_are_the_days_computed_apart(spark: SparkSession) -> None:
     apart = [integrated(spark, day) for day in range(4, 9)]
     together, ignored = integrated(spark, *range(4, 9))
