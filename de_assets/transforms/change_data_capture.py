@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 ERROR = "error"
+CLOCKS_DIFFER = timedelta(hours=1)
+"""How far an application's clock may be ahead of the database's before its time is not believed."""
 _OPERATIONS = ("r", "c", "u", "d")
 _ENVELOPE = (
     "op STRING, before MAP<STRING, STRING>, after MAP<STRING, STRING>, "
@@ -64,12 +67,19 @@ def parse_changes(
 
 
 def in_log_order(changes: DataFrame, key: str, at: str) -> DataFrame:
-    """The changes with the time `at` made monotonic: no change of a `key` is earlier than one before it in the log.
+    """The changes with the time `at` made true and monotonic: no change of a `key` is earlier than one before it in the log.
 
     Clocks go back, and an application's time is not a commit's; the order of `(commit_lsn, sequence)` is what happened.
+    What is committed has happened: a time more than `CLOCKS_DIFFER` after `commit_time` gives way to that, so that one
+    change from the future does not take all that follow it along.
     """
     so_far = Window.partitionBy(key).orderBy("commit_lsn", "sequence").rowsBetween(Window.unboundedPreceding, 0)
-    return changes.withColumn(at, F.max(at).over(so_far))
+    return changes.withColumn(at, F.max(_believed(at)).over(so_far))
+
+
+def _believed(at: str) -> Column:
+    """The application's time, or the commit's where that is too long before it."""
+    return F.when(F.col(at) > F.col("commit_time") + F.lit(CLOCKS_DIFFER), F.col("commit_time")).otherwise(F.col(at))
 
 
 def _error(key: str, columns: Sequence[str]) -> Column:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from de_assets.bronze.users_changes import understood_or_explained
-from de_assets.transforms.change_data_capture import in_log_order
+from de_assets.transforms.change_data_capture import CLOCKS_DIFFER, in_log_order
 from de_assets.transforms.slowly_changing_dimension import versions
 from de_resources.capture.envelope import Origin, records
 from de_resources.capture.pgoutput import Change, Relation
@@ -147,3 +147,51 @@ def test_the_log_and_not_the_clock_says_what_came_last(spark: SparkSession, chan
     rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(produced(*changes))]
     frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
     assert [row.login for row in versions_of(understood_or_explained(frame)) if row.is_current] == [current]
+
+
+MICROSECOND = timedelta(microseconds=1)
+COMMITS = {hour: datetime(2026, 1, 5, hour) for hour in range(10, 18)}
+SAID_AND_TRUE = {
+    10: (COMMITS[10] - timedelta(minutes=1), COMMITS[10] - timedelta(minutes=1)),
+    11: (datetime(2099, 1, 1), COMMITS[11]),
+    12: (COMMITS[12] - timedelta(minutes=1), COMMITS[12] - timedelta(minutes=1)),
+    13: (COMMITS[13] + CLOCKS_DIFFER, COMMITS[14]),
+    14: (COMMITS[14] - timedelta(minutes=1), COMMITS[14]),
+    15: (COMMITS[15] + CLOCKS_DIFFER + MICROSECOND, COMMITS[15]),
+    16: (COMMITS[16], COMMITS[16]),
+    17: (datetime(9999, 12, 31, 23, 59, 59), COMMITS[17]),
+}
+"""What the application said of the change that was committed in an hour, and when it happened."""
+
+
+def test_a_time_after_the_commit_is_not_believed_and_moves_no_later_change(spark: SparkSession) -> None:
+    assert timedelta(hours=1) == CLOCKS_DIFFER
+    rows = [
+        (user, hour, 0, COMMITS[hour], said)
+        for user in ("u1", "u2")
+        for hour, (said, _) in SAID_AND_TRUE.items()
+        if user == "u1" or hour == 16
+    ]
+    schema = "user_id STRING, commit_lsn LONG, sequence INT, commit_time TIMESTAMP, changed_at TIMESTAMP"
+    found = in_log_order(spark.createDataFrame(rows, schema), "user_id", "changed_at").collect()
+    expected = {("u1", hour): true for hour, (_, true) in SAID_AND_TRUE.items()} | {("u2", 16): COMMITS[16]}
+    assert {(row.user_id, row.commit_lsn): row.changed_at for row in found} == expected
+
+
+def test_a_change_of_the_year_2099_begins_and_ends_when_it_was_committed(spark: SparkSession) -> None:
+    """From records of the capture, also where a deletion says its time."""
+    changes = [
+        ("I", None, user("a", 1), None),
+        ("U", user("a", 1), user("b", 2), "2099-01-01T00:00:00+00:00"),
+        ("D", user("b", 2), None, "2099-01-02T00:00:00+00:00"),
+        ("I", None, user("c", 3), None),
+    ]
+    rows = [
+        (without(value, "source", "commit_time", value=str(COMMITTED + timedelta(days=place))), 0, place, APPENDED)
+        for place, value in enumerate(value for value in produced(*changes) if value is not None)
+    ]
+    frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
+    found = sorted((row.login, row.valid_from, row.valid_to) for row in versions_of(understood_or_explained(frame)))
+    naive = COMMITTED.replace(tzinfo=None)
+    second, third = naive + timedelta(days=1), naive + timedelta(days=2)
+    assert found == [("a", datetime(2024, 1, 1), second), ("b", second, third), ("c", third, None)]
