@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 from de_resources.balanced import balanced
 from de_resources.delta import frames
 from de_resources.delta.crash_points import reach
+from de_resources.delta.key_elsewhere import require_nowhere_else, told
 from de_resources.delta.literals import identifier, literal
 from de_resources.delta.refusals import ConcurrentWrite, refusal
 from de_resources.delta.slices import Slice
@@ -91,7 +92,8 @@ def merge(
 ) -> Written:
     """Bring the slice up to date with the frame, in one commit, or none where nothing changed.
 
-    Raises `UnmergeableRows` for null keys and unorderable ties, `RowsOutsideSlice` for rows that the run does not own.
+    Raises `UnmergeableRows` for null keys and unorderable ties, `RowsOutsideSlice` for rows that the run does not own,
+    `KeyElsewhere` for new rows whose key is in a partition that the run does not own.
     A rerun finds nothing to change and commits nothing. `evolve` lets the table gain columns. `ground` takes the place
     of the table's present rows.
     """
@@ -106,6 +108,8 @@ def merge(
     try:
         counts = _count(changes, table, frame, slice_)
         _refuse(changes, counts, table, rule)
+        if counts.get("insert"):
+            require_nowhere_else(changes.where(F.col(CHANGE) == "insert"), present, table, rule.key, slice_)
         # The engine drops the branches of an empty source from its plan, and the observation with them.
         empty = set(counts) <= set(_NOT_IN_SOURCE)
         rows, violations = frames.nothing_observed(table.contract) if empty else frames.observed(observation)
@@ -247,10 +251,7 @@ def _refuse(changes: DataFrame, counts: Mapping[str, int], table: Table, rule: M
     for kind, problem in problems.items():
         if counts.get(kind):
             keys = changes.where(F.col(CHANGE) == kind).select(*map(identifier, rule.key)).distinct().limit(5).collect()
-            shown = [
-                ", ".join(f"{k}={'•••' if k in hidden and v is not None else v}" for k, v in row.asDict().items())
-                for row in keys
-            ]
+            shown = [told(row, rule.key, hidden) for row in keys]
             raise UnmergeableRows(table.name, problem, sorted(shown))
 
 

@@ -1,13 +1,23 @@
-"""Merger: when a key is none, and when a change is older than what the table has."""
+"""Merger: when a key is none, when it is in another partition, and when a change is older than what the table has."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import date
+from typing import Any
 
+import dagster as dg
+import pandera.pyspark as pa
+import pyarrow as arrow
+import pyspark.sql.types as T
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from de_resources.contract import Contract
+from de_resources.delta.key_elsewhere import KeyElsewhere
 from de_resources.delta.merge import MergeRule, UnmergeableRows, merge
+from de_resources.delta.slices import make_slice
 from de_resources.delta.table import Stamp, Table, Written
 
 pytestmark = pytest.mark.pattern("merger")
@@ -54,3 +64,99 @@ def test_a_change_of_the_same_order_is_no_older_one(merged: Merge, spark: SparkS
     merged([(1, 5, "wrong"), (2, 5, "newer")], schema, rule)
     assert merged([(1, 5, "mended"), (2, 4, "older")], schema, rule).changes == {"update": 1, "stale": 1}
     assert sorted(map(tuple, target.read(spark).collect())) == [(1, 5, "mended"), (2, 5, "newer")]
+
+
+DAYS = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
+SOLD = "id string, day date, text string, gone boolean"
+FIRST, SECOND, THIRD = (date(2024, 1, n) for n in (1, 2, 3))
+Sale = tuple[str, date, str, bool]
+
+
+class Sales(pa.DataFrameModel):
+    """What the message of a refusal must not show."""
+
+    id: T.StringType = pa.Field(nullable=False, metadata={"personal": True})
+    day: T.DateType = pa.Field(nullable=False)
+    text: T.StringType = pa.Field(nullable=True)
+    gone: T.BooleanType = pa.Field(nullable=True)
+
+    class Config:
+        name = "silver.rows"
+
+
+class Daily:
+    """A table by day with three sales, `c` of them deleted, and merges of single days into it."""
+
+    def __init__(self, spark: SparkSession, table: Table, stamp: Callable[..., Stamp]) -> None:
+        self.spark, self.table, self.stamp = spark, table, stamp
+        rows: list[Sale] = [("a", FIRST, "old", False), ("b", SECOND, "old", False), ("c", FIRST, "old", True)]
+        names = ("id", "day", "text", "gone")
+        there = arrow.table({name: [row[n] for row in rows] for n, name in enumerate(names)})
+        write_deltalake(table.uri, there, partition_by=list(table.partitioned_by) or None)
+
+    def merge(self, days: Sequence[date], *rows: Sale, key: tuple[str, ...] = ("id",), **options: Any) -> Written:
+        frame = self.spark.createDataFrame(list(rows), SOLD).coalesce(1)
+        slice_ = make_slice([str(day) for day in days], DAYS, "day")
+        rule = MergeRule(key, deleted="gone", **options)
+        return merge(self.spark, self.table, frame, self.stamp(), rule=rule, slice_=slice_)
+
+    def rows(self) -> list[tuple[str, date, str, bool]]:
+        return sorted((r.id, r.day, r.text, r.gone) for r in self.table.read(self.spark).collect())
+
+
+@pytest.fixture(params=[("day",), ()], ids=["partitioned", "flat"])
+def daily(
+    request: pytest.FixtureRequest, spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., Stamp]
+) -> Daily:
+    return Daily(spark, table(partitioned_by=request.param), stamp)
+
+
+def test_a_new_key_that_is_in_another_partition_is_refused_and_nothing_is_written(daily: Daily) -> None:
+    before = daily.rows()
+    with pytest.raises(KeyElsewhere, match="Add day to the merge's key") as caught:
+        daily.merge([SECOND], ("a", SECOND, "moved", False), ("b", SECOND, "new", False), ("d", SECOND, "new", False))
+    assert caught.value.examples == ("id=a in day=2024-01-01",)
+    assert (caught.value.slice, caught.value.columns) == ("2024-01-02", ("day",))
+    with pytest.raises(KeyElsewhere) as caught:
+        daily.merge([SECOND], ("c", SECOND, "again", False))
+    assert caught.value.examples == ("id=c in day=2024-01-01",), "a row that is marked as deleted is one of the key"
+    assert daily.rows() == before
+    log = daily.table.log()
+    assert log is not None
+    assert log.version == 0
+
+
+def test_a_key_moves_between_partitions_of_one_run_or_is_another_key_in_each(daily: Daily) -> None:
+    moved = [("a", SECOND, "moved", False), ("b", SECOND, "old", False), ("c", FIRST, "old", True)]
+    assert daily.merge([FIRST, SECOND], *moved[:2]).changes == {"update": 1}
+    assert daily.rows() == moved
+    other = ("a", THIRD, "another", False)
+    assert daily.merge([THIRD], other, key=("id", "day")).changes == {"insert": 1}
+    assert daily.rows() == sorted([*moved, other])
+
+
+def test_a_partition_lets_a_key_go_before_another_takes_it(
+    spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., Stamp]
+) -> None:
+    rule = MergeRule(("id",), vanished="delete")
+    days = table(partitioned_by=("day",))
+
+    def merged(day: date, *ids: int) -> dict[str, int]:
+        frame = spark.createDataFrame([(n, day) for n in ids], "id int, day date").coalesce(1)
+        return merge(spark, days, frame, stamp(), rule=rule, slice_=make_slice([str(day)], DAYS, "day")).changes
+
+    assert merged(FIRST, 1, 2) == {"insert": 2}
+    with pytest.raises(KeyElsewhere):
+        merged(SECOND, 1)
+    assert merged(FIRST, 2) == {"delete": 1}
+    assert merged(SECOND, 1) == {"insert": 1}
+    assert sorted(map(tuple, days.read(spark).collect())) == [(1, SECOND), (2, FIRST)]
+
+
+def test_a_personal_key_in_another_partition_is_not_shown(
+    spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., Stamp]
+) -> None:
+    daily = Daily(spark, table(contract=Contract.of(Sales)), stamp)
+    with pytest.raises(KeyElsewhere) as caught:
+        daily.merge([SECOND], ("a", SECOND, "moved", False))
+    assert caught.value.examples == ("id=••• in day=2024-01-01",)
