@@ -36,7 +36,8 @@ Vanished = Literal["keep", "delete"]
 CHANGE = "__de_change"
 """The column in which a comparison says what has to happen to a row."""
 _COPIES = "__de_copies"
-_APPLIED = ("insert", "update", "soft_delete", "delete", "vanished")
+_NEW = ("insert", "tombstone")
+_APPLIED = (*_NEW, "update", "soft_delete", "delete", "vanished")
 _NOT_IN_SOURCE = ("delete", "vanished")
 _STALE = "coalesce(s.{column} < t.{column}, s.{column} IS NULL AND t.{column} IS NOT NULL)"
 _SESSION_CONF = threading.Lock()
@@ -50,6 +51,10 @@ class MergeRule:
     an older change never overwrites a newer row. `deleted`: boolean column that marks soft-deleted rows; without it a
     delete removes the row. `vanished`: what happens to rows of the slice that the source no longer has.
     `insert`/`update`: switch off one half of the upsert.
+
+    A key that comes deleted the first time it is seen is stored as a deleted row where there is an `order`, so that an
+    older insert that comes later does not bring it back. Without an order nobody can tell: it is left out, and a later
+    insert counts.
     """
 
     key: tuple[str, ...]
@@ -108,8 +113,8 @@ def merge(
     try:
         counts = _count(changes, table, frame, slice_)
         _refuse(changes, counts, table, rule)
-        if counts.get("insert"):
-            require_nowhere_else(changes.where(F.col(CHANGE) == "insert"), present, table, rule.key, slice_)
+        if any(counts.get(kind) for kind in _NEW):
+            require_nowhere_else(changes.where(F.col(CHANGE).isin(*_NEW)), present, table, rule.key, slice_)
         # The engine drops the branches of an empty source from its plan, and the observation with them.
         empty = set(counts) <= set(_NOT_IN_SOURCE)
         rows, violations = frames.nothing_observed(table.contract) if empty else frames.observed(observation)
@@ -206,10 +211,12 @@ def _kind(columns: Sequence[str], rule: MergeRule) -> Column:
     deleted, was_deleted = (
         F.lit(False) if rule.deleted is None else F.coalesce(_c(side, rule.deleted), F.lit(False)) for side in "st"
     )
+    # Half an upsert has no use for it: without inserts nothing can come back, without updates no delete counts.
+    remembered = rule.order is not None and rule.insert and rule.update
     return (
         F.when(null_key, "null_key")
         .when(F.col(f"s.{_COPIES}") > 1, "tie")
-        .when(~matched & deleted, "arrived_deleted")
+        .when(~matched & deleted, "tombstone" if remembered else "arrived_deleted")
         .when(~matched, "insert" if rule.insert else "ignored")
         .when(same, "same")
         .when(_stale(rule), "stale")
@@ -265,13 +272,13 @@ def _statement(table: Table, changes: DataFrame, rule: MergeRule, slice_: Slice 
     names = ", ".join(map(identifier, columns))
     values = ", ".join(f"s.{identifier(c)}" for c in columns)
     # A row that somebody else inserted since the comparison is matched now: it is updated, unless theirs is newer.
-    kinds = ["update", "soft_delete", "vanished", *(["insert"] if rule.update else [])]
+    kinds = ["update", "soft_delete", "vanished", *(_NEW if rule.update else [])]
     newer = "" if rule.order is None else f" AND NOT ({_STALE.format(column=identifier(rule.order))})"
     updated = f"s.{CHANGE} IN ({', '.join(map(literal, kinds))})"
     clauses = [
         f"WHEN MATCHED AND s.{CHANGE} = 'delete' THEN DELETE",
         *([f"WHEN MATCHED AND {updated}{newer} THEN UPDATE SET {assignments}"] if assignments else []),
-        f"WHEN NOT MATCHED AND s.{CHANGE} = 'insert' THEN INSERT ({names}) VALUES ({values})",
+        f"WHEN NOT MATCHED AND s.{CHANGE} IN ({', '.join(map(literal, _NEW))}) THEN INSERT ({names}) VALUES ({values})",
     ]
     evolution = "WITH SCHEMA EVOLUTION " if evolve else ""
     # Python fills `{changes}`, so that the braces of a location have to be doubled.

@@ -76,8 +76,8 @@ def merging(spark: SparkSession, table: MakeTable, stamp: MakeStamp) -> Merging:
 
 def test_insert_update_and_soft_delete_are_one_commit_and_a_replay_is_none(merging: Merging) -> None:
     first = merging([(1, 1, "a", False), (2, 1, "b", False), (3, 1, "c", True)])
-    assert first.changes == {"insert": 2, "arrived_deleted": 1}
-    assert merging.rows() == [(1, 1, "a", False), (2, 1, "b", False)], "what arrives deleted is not inserted"
+    assert first.changes == {"insert": 2, "tombstone": 1}
+    assert merging.rows() == [(1, 1, "a", False), (2, 1, "b", False), (3, 1, "c", True)]
     before = merging.version
     batch = [(1, 2, "A", False), (2, 2, "b", True), (4, 2, "d", False), (5, 1, "e", None)]
     written = merging(batch)
@@ -85,7 +85,8 @@ def test_insert_update_and_soft_delete_are_one_commit_and_a_replay_is_none(mergi
     assert written.version == merging.version
     assert written.changes == {"update": 1, "soft_delete": 1, "insert": 2}
     assert written.rows == 4
-    assert merging.rows() == [(1, 2, "A", False), (2, 2, "b", True), (4, 2, "d", False), (5, 1, "e", None)]
+    after = [(1, 2, "A", False), (2, 2, "b", True), (3, 1, "c", True), (4, 2, "d", False), (5, 1, "e", None)]
+    assert merging.rows() == after
     replay = merging(batch)
     assert merging.version == before + 1
     assert (replay.skipped, replay.version, replay.commit) == ("nothing changed", before + 1, None)
@@ -270,7 +271,7 @@ class Dictionary:
         for key, row in last.items():
             kind = _kind(row, self.rows.get(key), rule)
             counts[kind] += 1
-            if kind in ("insert", "update", "soft_delete"):
+            if kind in ("insert", "tombstone", "update", "soft_delete"):
                 self.rows[key] = row
         if rule.vanished == "delete":
             gone = [k for k, row in self.rows.items() if k not in last and not row[3]]
@@ -285,8 +286,10 @@ def _age(row: Row) -> int:
 
 
 def _kind(row: Row, old: Row | None, rule: MergeRule) -> str:
+    if old is None and row[3]:
+        return "tombstone" if rule.insert and rule.update else "arrived_deleted"
     if old is None:
-        return "arrived_deleted" if row[3] else "insert" if rule.insert else "ignored"
+        return "insert" if rule.insert else "ignored"
     if row == old:
         return "same"
     if _age(row) < _age(old):
@@ -310,7 +313,7 @@ def test_batches_do_what_they_do_to_a_dictionary(merging: Merging) -> None:
         assert written.rows == len(rows)
         found = merging.rows()
         assert found == sorted(((n, *row) for n, w in enumerate(worlds) for row in w.rows.values()), key=repr)
-    assert counts.keys() >= {"insert", "update", "soft_delete", "arrived_deleted", "stale", "same"}
+    assert counts.keys() >= {"insert", "update", "soft_delete", "tombstone", "stale", "same"}
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""Merger: when a key is none, when it is in another partition, and when a change is older than what the table has."""
+"""Merger: when a key is none, when it is in another partition, and when a change is older than what the table has or had."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import date
+from itertools import chain, permutations
 from typing import Any
 
 import dagster as dg
@@ -64,6 +65,44 @@ def test_a_change_of_the_same_order_is_no_older_one(merged: Merge, spark: SparkS
     merged([(1, 5, "wrong"), (2, 5, "newer")], schema, rule)
     assert merged([(1, 5, "mended"), (2, 4, "older")], schema, rule).changes == {"update": 1, "stale": 1}
     assert sorted(map(tuple, target.read(spark).collect())) == [(1, 5, "mended"), (2, 5, "newer")]
+
+
+BATCHES = (
+    [("a", 1, "new", False), ("b", 4, "gone", True), ("c", 1, "new", False)],
+    [("a", 3, "gone", True), ("b", 2, "new", False), ("d", 7, "gone", True)],
+    [("a", 2, "changed", False), ("b", 5, "back", False), ("d", 6, "new", False), ("e", None, "gone", True)],
+)
+"""A deletion is in an earlier batch than its key's insert, in a later one, and in none but its own."""
+
+
+def test_deletions_are_remembered_whatever_the_order_of_the_batches(
+    merged: Merge, spark: SparkSession, target: Table
+) -> None:
+    """Six orders of three batches at once, each as a part of the key, and then all of it again."""
+    rule, schema = (
+        MergeRule(("life", "id"), order="seq", deleted="gone"),
+        "life int, id string, seq int, text string, gone boolean",
+    )
+    last = {row[0]: row for row in sorted(chain(*BATCHES), key=lambda row: row[1] or 0)}
+    lives = list(permutations(BATCHES))
+    expected = {(life, *row) for life in range(len(lives)) for row in last.values()}
+    for turn in [*range(3), *range(3)]:
+        merged([(life, *row) for life, batches in enumerate(lives) for row in batches[turn]], schema, rule)
+        if turn == 2:
+            assert set(map(tuple, target.read(spark).collect())) == expected
+    assert target.read(spark).count() == len(expected)
+    log = target.log()
+    assert log is not None
+    assert log.version == 3, "the table was made and had three merges; repeating them changed nothing"
+
+
+def test_without_an_order_a_deletion_of_an_unknown_key_is_left_out(
+    merged: Merge, spark: SparkSession, target: Table
+) -> None:
+    rule, schema = MergeRule(("id",), deleted="gone"), "id int, gone boolean"
+    assert merged([(1, True)], schema, rule).changes == {"arrived_deleted": 1}
+    assert merged([(1, False)], schema, rule).changes == {"insert": 1}
+    assert list(map(tuple, target.read(spark).collect())) == [(1, False)]
 
 
 DAYS = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
