@@ -33,6 +33,7 @@ from de_resources.delta.table import Stamp, Table, Written
 from de_resources.errors import PermanentError
 
 Vanished = Literal["keep", "delete"]
+Ties = Literal["refuse", "replace"]
 CHANGE = "__de_change"
 """The column in which a comparison says what has to happen to a row."""
 _COPIES = "__de_copies"
@@ -50,7 +51,8 @@ class MergeRule:
     `key`: immutable columns that identify a row. `order`: the column that says which of several changes is the last;
     an older change never overwrites a newer row. `deleted`: boolean column that marks soft-deleted rows; without it a
     delete removes the row. `vanished`: what happens to rows of the slice that the source no longer has.
-    `insert`/`update`: switch off one half of the upsert.
+    `insert`/`update`: switch off one half of the upsert. `ties`: what happens to a row that has the same order as the
+    table's and differs: it is refused, or replaces the table's (batches are merged again after a repair).
 
     A key that comes deleted the first time it is seen is stored as a deleted row where there is an `order`, so that an
     older insert that comes later does not bring it back. Without an order nobody can tell: it is left out, and a later
@@ -63,6 +65,7 @@ class MergeRule:
     vanished: Vanished = "keep"
     insert: bool = True
     update: bool = True
+    ties: Ties = "refuse"
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Ground:
 
 
 class UnmergeableRows(PermanentError):
-    """Rows that cannot be merged: a null key, or several last changes of one key that differ."""
+    """Rows that cannot be merged: a null key, or several last changes of one key that differ, here or in the table."""
 
     def __init__(self, table: str, problem: str, examples: Sequence[str]) -> None:
         self.table, self.problem, self.examples = table, problem, examples
@@ -97,8 +100,8 @@ def merge(
 ) -> Written:
     """Bring the slice up to date with the frame, in one commit, or none where nothing changed.
 
-    Raises `UnmergeableRows` for null keys and unorderable ties, `RowsOutsideSlice` for rows that the run does not own,
-    `KeyElsewhere` for new rows whose key is in a partition that the run does not own.
+    Raises `UnmergeableRows` for null keys and ties, within the frame or with the table, `RowsOutsideSlice` for rows that
+    the run does not own, `KeyElsewhere` for new rows whose key is in a partition that the run does not own.
     A rerun finds nothing to change and commits nothing. `evolve` lets the table gain columns. `ground` takes the place
     of the table's present rows.
     """
@@ -206,8 +209,6 @@ def _last_per_key(source: DataFrame, rule: MergeRule) -> DataFrame:
 def _kind(columns: Sequence[str], rule: MergeRule) -> Column:
     matched = _c("t", rule.key[0]).isNotNull()
     null_key = balanced(Column.__or__, (_c("s", k).isNull() for k in rule.key))
-    equal = [_c("s", c).eqNullSafe(_c("t", c)) for c in columns if c not in rule.key]
-    same = balanced(Column.__and__, equal or [F.lit(True)])
     deleted, was_deleted = (
         F.lit(False) if rule.deleted is None else F.coalesce(_c(side, rule.deleted), F.lit(False)) for side in "st"
     )
@@ -218,9 +219,10 @@ def _kind(columns: Sequence[str], rule: MergeRule) -> Column:
         .when(F.col(f"s.{_COPIES}") > 1, "tie")
         .when(~matched & deleted, "tombstone" if remembered else "arrived_deleted")
         .when(~matched, "insert" if rule.insert else "ignored")
-        .when(same, "same")
+        .when(_same([c for c in columns if c not in rule.key]), "same")
         .when(_stale(rule), "stale")
         .when(~F.lit(rule.update), "ignored")
+        .when(_contradicts(columns, rule), "contradiction")
         .when(deleted & ~was_deleted, "soft_delete")
         .otherwise("update")
     )
@@ -231,6 +233,24 @@ def _stale(rule: MergeRule) -> Column:
     if rule.order is None:
         return F.lit(False)
     return F.expr(_STALE.format(column=identifier(rule.order)))
+
+
+def _contradicts(columns: Sequence[str], rule: MergeRule) -> Column:
+    """Whether a row that differs from the target's says the same order, so that neither is the last."""
+    if rule.order is None or rule.ties == "replace":
+        return F.lit(False)
+    same_order = _c("s", rule.order).eqNullSafe(_c("t", rule.order))
+    if rule.deleted is None or rule.vanished == "keep":
+        return same_order
+    # A row that vanished was marked with the order that it had, and comes back as it was.
+    revived = _c("t", rule.deleted) & ~F.coalesce(_c("s", rule.deleted), F.lit(False))
+    as_it_was = _same([c for c in columns if c not in (*rule.key, rule.deleted)])
+    return same_order & ~F.coalesce(revived & as_it_was, F.lit(False))
+
+
+def _same(columns: Sequence[str]) -> Column:
+    """Whether source and target agree on the columns, nulls included."""
+    return balanced(Column.__and__, [_c("s", c).eqNullSafe(_c("t", c)) for c in columns] or [F.lit(True)])
 
 
 def _c(alias: str, column: str) -> Column:
@@ -253,6 +273,8 @@ def _refuse(changes: DataFrame, counts: Mapping[str, int], table: Table, rule: M
         "null_key": f"{counts.get('null_key', 0)} row(s) have no {' and '.join(rule.key)}",
         "tie": "several different rows share the key"
         + (f" and the newest `{rule.order}`" if rule.order else "; declare an ordering column, or deduplicate"),
+        "contradiction": f"{counts.get('contradiction', 0)} row(s) have the `{rule.order}` of the table's row and other "
+        "content; correct the source, or let the batch replace it by `merge_ties`: `replace`",
     }
     hidden = table.contract.personal if table.contract else frozenset()
     for kind, problem in problems.items():

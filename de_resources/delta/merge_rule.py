@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 from dagster_delta import MergeConfig, MergeType
 
 from de_resources.contract import Contract
-from de_resources.delta.merge import MergeRule, Vanished
+from de_resources.delta.merge import MergeRule, Ties, Vanished
 from de_resources.errors import PermanentError
 
 _EQUALITY = re.compile(r"^\s*(\w+)\.(\w+)\s*=\s*(\w+)\.(\w+)\s*$")
@@ -20,8 +20,8 @@ def merge_rule(metadata: Mapping[str, Any], contract: Contract | None, config: M
 
     `merge_keys` (columns), or `merge_predicate` in dagster-delta's form (`s.id = t.id AND s.b = t.b`; equalities only,
     it is parsed and never pasted), or the contract's key. `merge_order`: ordering column. `merge_deleted`: soft-delete
-    column. `merge_vanished`: `keep` or `delete`. dagster-delta's merge types translate as far as they are declarative;
-    `custom` does not and raises `PermanentError`.
+    column. `merge_vanished`: `keep` or `delete`. `merge_ties`: `refuse` or `replace`. dagster-delta's merge types
+    translate as far as they are declarative; `custom` does not and raises `PermanentError`, as other words do.
     """
     kind = config.merge_type if config else MergeType.upsert
     if kind == MergeType.custom:
@@ -33,6 +33,9 @@ def merge_rule(metadata: Mapping[str, Any], contract: Contract | None, config: M
     vanished = "delete" if kind == MergeType.replace_delete_unmatched else metadata.get("merge_vanished", "keep")
     if vanished not in get_args(Vanished):
         raise PermanentError(f"`merge_vanished` is {vanished!r}; it can be `keep` or `delete`.")
+    ties = metadata.get("merge_ties", "refuse")
+    if ties not in get_args(Ties):
+        raise PermanentError(f"`merge_ties` is {ties!r}; it can be `refuse` or `replace`.")
     return MergeRule(
         key=_key(metadata.get("merge_keys"), predicate, contract),
         order=metadata.get("merge_order"),
@@ -40,6 +43,7 @@ def merge_rule(metadata: Mapping[str, Any], contract: Contract | None, config: M
         vanished=cast("Vanished", vanished),
         insert=kind != MergeType.update_only,
         update=kind != MergeType.deduplicate_insert,
+        ties=cast("Ties", ties),
     )
 
 

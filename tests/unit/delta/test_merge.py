@@ -296,6 +296,8 @@ def _kind(row: Row, old: Row | None, rule: MergeRule) -> str:
         return "stale"
     if not rule.update:
         return "ignored"
+    if _age(row) == _age(old) and rule.ties == "refuse":
+        return "contradiction"
     return "soft_delete" if row[3] and not old[3] else "update"
 
 
@@ -318,7 +320,13 @@ def test_batches_do_what_they_do_to_a_dictionary(merging: Merging) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"insert": False}, {"update": False}, {"vanished": "delete"}, {"vanished": "delete", "update": False}],
+    [
+        {"insert": False},
+        {"update": False},
+        {"vanished": "delete"},
+        {"vanished": "delete", "update": False},
+        {"ties": "replace"},
+    ],
     ids=lambda options: " ".join(f"{k}={v}" for k, v in options.items()),
 )
 def test_every_rule_names_what_it_does_to_a_dictionary(spark: SparkSession, options: dict[str, Any]) -> None:
@@ -330,8 +338,10 @@ def test_every_rule_names_what_it_does_to_a_dictionary(spark: SparkSession, opti
         world, (before, batch) = Dictionary(), (drawn(chance), drawn(chance))
         world.merge(before, WORLD_RULE)
         target += [(number, *row) for row in world.rows.values()]
-        source += [(number, *row) for row in batch]
-        expected += world.merge(batch, rule)
+        told_otherwise = [(*row[:2], "other", row[3]) if row[0] == 2 else row for row in batch]
+        source += [(number, *row) for row in told_otherwise]
+        expected += world.merge(told_otherwise, rule)
     frames = (spark.createDataFrame(rows, WORLD_SCHEMA).coalesce(1) for rows in (source, target))
     found = compared(*frames, rule).groupBy(CHANGE).count().collect()
+    assert ("contradiction" in expected) == (rule.update and rule.ties == "refuse")
     assert {row[CHANGE]: row["count"] for row in found} == expected

@@ -61,10 +61,44 @@ def test_a_key_of_which_a_part_is_null_is_refused(
 
 
 def test_a_change_of_the_same_order_is_no_older_one(merged: Merge, spark: SparkSession, target: Table) -> None:
-    rule, schema = MergeRule(("id",), order="seq"), "id int, seq int, text string"
+    """Where it may replace the table's row."""
+    rule, schema = MergeRule(("id",), order="seq", ties="replace"), "id int, seq int, text string"
     merged([(1, 5, "wrong"), (2, 5, "newer")], schema, rule)
     assert merged([(1, 5, "mended"), (2, 4, "older")], schema, rule).changes == {"update": 1, "stale": 1}
     assert sorted(map(tuple, target.read(spark).collect())) == [(1, 5, "mended"), (2, 5, "newer")]
+
+
+def test_the_same_order_with_other_content_is_refused_whether_in_one_batch_or_in_two(
+    merged: Merge, spark: SparkSession, target: Table
+) -> None:
+    rule, schema = MergeRule(("id",), order="seq", deleted="gone"), "id int, seq int, text string, gone boolean"
+    first = [(1, 5, "one", False), (2, None, "one", False), (3, 5, "one", False), (4, 5, None, False)]
+    other = [(1, 5, "two", False), (2, None, "two", False), (3, 5, "one", True), (4, 5, "two", False)]
+    with pytest.raises(UnmergeableRows, match="the newest `seq`") as caught:
+        merged([*first, *other], schema, rule)
+    alike = ["id=1", "id=2", "id=3", "id=4"]
+    assert caught.value.examples == alike
+    merged(first, schema, rule)
+    with pytest.raises(
+        UnmergeableRows, match=r"4 row\(s\) have the `seq` of the table's row and other content"
+    ) as caught:
+        merged([*other, (5, 1, "new", False)], schema, rule)
+    assert caught.value.examples == alike
+    assert merged([*first[1:], (1, 4, "older", False)], schema, rule).skipped, "the same content is no contradiction"
+    assert sorted(map(tuple, target.read(spark).collect())) == first
+
+
+def test_a_row_that_vanished_comes_back_as_it_was_and_not_otherwise(
+    merged: Merge, spark: SparkSession, target: Table
+) -> None:
+    rule = MergeRule(("id",), order="seq", deleted="gone", vanished="delete")
+    schema = "id int, seq int, text string, gone boolean"
+    merged([(1, 5, None, False), (2, 5, "there", False)], schema, rule)
+    assert merged([(2, 5, "there", False)], schema, rule).changes == {"vanished": 1}
+    with pytest.raises(UnmergeableRows, match=r"1 row\(s\) have the `seq`"):
+        merged([(1, 5, "otherwise", False), (2, 5, "there", False)], schema, rule)
+    assert merged([(1, 5, None, False), (2, 5, "there", False)], schema, rule).changes == {"update": 1}
+    assert sorted(map(tuple, target.read(spark).collect())) == [(1, 5, None, False), (2, 5, "there", False)]
 
 
 BATCHES = (

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.pattern("merger")
 def test_our_terms() -> None:
     metadata = {"merge_keys": ["a", "b"], "merge_order": "seq", "merge_deleted": "gone", "merge_vanished": "delete"}
     assert merge_rule(metadata, None, None) == MergeRule(("a", "b"), "seq", "gone", "delete")
+    assert merge_rule(metadata | {"merge_ties": "replace"}, None, None).ties == "replace"
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,5 @@ def test_custom_clauses_and_unknown_words_are_refused() -> None:
         merge_rule({}, None, MergeConfig(merge_type=MergeType.custom))
     with pytest.raises(PermanentError, match="`keep` or `delete`"):
         merge_rule({"merge_vanished": "drop"}, None, None)
+    with pytest.raises(PermanentError, match="`refuse` or `replace`"):
+        merge_rule({"merge_ties": "keep"}, None, None)
