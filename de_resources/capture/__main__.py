@@ -26,7 +26,7 @@ from de_resources.kafka import KafkaBroker
 from de_resources.postgres import PostgresDatabase
 
 LOOPBACK = "127.0.0.1"
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
+_FIRST_PAUSE, _LONGEST_PAUSE, _FENCED_PAUSE = 0.2, 2.0, 10.0
 log = logging.getLogger("capture")
 
 
@@ -58,25 +58,33 @@ def main(declaration: str, port: str) -> None:
 
 
 def keep_relaying(source: CaptureSource, stopping: Event, said: dict[str, str]) -> None:
-    """Run the capture again after each failure, with growing pauses, until stopped or fenced."""
-    pause = _FIRST_PAUSE
+    """Run the capture again after each failure, with growing pauses, until stopped.
+
+    One that was fenced waits longer: who took over reads the slot, and as long as it does this one leaves it alone
+    (`SlotInUse`). Nobody may have, for a broker fences a producer that it did not hear of for too long.
+    """
+    pause, told = _FIRST_PAUSE, ""
     while not stopping.is_set():
         try:
             said[source.name] = "relaying"
             Capture(PostgresDatabase(), KafkaBroker(), source).run(stopping.is_set)
         except Fenced as end:
-            log.error("%s: %s", source.name, end)
-            return
+            now, wait = f"waiting: {end}", _FENCED_PAUSE
         except (PlatformError, psycopg2.Error, KafkaException) as failure:
-            reason = " ".join(str(failure).split())
-            # The same line every two seconds would hide what changed.
-            if said[source.name] != (waiting := f"waiting: {reason}"):
-                log.warning("%s: %s", source.name, waiting)
-            said[source.name] = waiting
-            stopping.wait(pause)
+            now, wait = f"waiting: {' '.join(str(failure).split())}", pause
             pause = min(pause * 2, _LONGEST_PAUSE)
+        except Exception as failure:
+            # One source that fails in a way that nobody thought of must not end unseen beside the others.
+            log.exception("%s", source.name)
+            now, wait = f"failed: {type(failure).__name__}, see the log of the capture", _FENCED_PAUSE
         else:
-            pause = _FIRST_PAUSE
+            pause, told = _FIRST_PAUSE, ""
+            continue
+        # The same line every two seconds would hide what changed.
+        if now != told:
+            log.warning("%s: %s", source.name, now)
+        said[source.name] = told = now
+        stopping.wait(wait)
 
 
 if __name__ == "__main__":

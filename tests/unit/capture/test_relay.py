@@ -86,23 +86,29 @@ def test_a_capture_that_fails_is_run_again_after_growing_pauses_until_it_is_stop
     assert stopping.pauses == [0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
     assert said[SOURCE.name].startswith("waiting: ")
     assert "de up postgres" in said[SOURCE.name]
+    assert caplog.text.count("de up postgres") == 1, "what does not change is told once"
 
 
-def test_a_capture_that_was_taken_over_ends_and_is_not_run_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [(Fenced(SOURCE), "waiting: Another capture"), (KeyError("lsn"), "failed: KeyError")],
+    ids=["fenced", "nobody thought of it"],
+)
+def test_a_capture_that_was_fenced_or_fails_oddly_says_so_and_is_run_again_later(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception, told: str
 ) -> None:
     runs = []
 
     def run(capture: process.Capture, _stop: object) -> None:
         runs.append(capture.source)
-        raise Fenced(capture.source)
+        raise failure
 
     monkeypatch.setattr(process.Capture, "run", run)
-    stopping = Counted(3)
-    process.keep_relaying(SOURCE, stopping, {})
-    assert runs == [SOURCE]
-    assert (stopping.pauses, stopping.is_set()) == ([], False)
-    assert "took over" in caplog.text
+    stopping, said = Counted(3), {SOURCE.name: "starting"}
+    process.keep_relaying(SOURCE, stopping, said)
+    assert runs == [SOURCE] * 3
+    assert stopping.pauses == [10.0] * 3
+    assert said[SOURCE.name].startswith(told)
 
 
 def test_after_a_run_that_ended_well_the_pauses_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
