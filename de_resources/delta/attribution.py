@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import product
 from typing import Any, Generic, TypeVar
 
-from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
 
 from de_resources.delta.dimensions import Box, Dimension, Members, TimeRange, instant, value_like
 from de_resources.delta.literals import identifier
@@ -137,7 +137,7 @@ class KeyGroups:
             for dimension in box:
                 columns[dimension.column].append(dimension)
         self._steps = {
-            column: _Steps(column, [d for d in dimensions if isinstance(d, TimeRange)])
+            column: _Steps(column, types[column], [d for d in dimensions if isinstance(d, TimeRange)])
             for column, dimensions in columns.items()
             if isinstance(types[column], TimestampType | TimestampNTZType)
         }
@@ -157,12 +157,15 @@ class KeyGroups:
 class _Steps:
     """A column of instants, cut at equal distances."""
 
-    def __init__(self, column: str, ranges: Sequence[TimeRange]) -> None:
+    def __init__(self, column: str, type_: DataType, ranges: Sequence[TimeRange]) -> None:
         bounds = {(bound - _EPOCH) // _MICROSECOND for r in ranges for bound in (r.start, r.end)}
         self._first = min(bounds)
         self._width = math.gcd(*(bound - self._first for bound in bounds))
-        # The cast is for columns without a time zone, as in a slice's predicate.
-        micros = f"unix_micros(CAST({identifier(column)} AS TIMESTAMP))"
+        at = identifier(column)
+        if isinstance(type_, TimestampNTZType):
+            # A column without a time zone is in UTC, as in a slice's predicate; a plain cast would take the session's zone.
+            at = f"CAST(CONCAT(CAST({at} AS STRING), 'Z') AS TIMESTAMP)"
+        micros = f"unix_micros({at})"
         self.expression = f"({micros} - {self._first}L) div {self._width}L"
 
     def start_of(self, step: int) -> datetime:

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from de_resources.delta.literals import Scalar, identifier, literal
+from de_resources.delta.literals import Scalar, clock_literal, identifier, literal
 from de_resources.errors import PermanentError
 
 
@@ -26,6 +26,21 @@ class UnusablePartitionColumn(PermanentError):
     def __init__(self, column: str, type_: DataType, why: str) -> None:
         self.column, self.type, self.why = column, type_, why
         super().__init__(f"The column `{column}` of type {type_.simpleString()} cannot carry these partitions: {why}.")
+
+
+class KeyStoredAsNull(PermanentError):
+    """A partition key that no partition can have: Delta stores a partition of this name as null."""
+
+    def __init__(self, column: str, key: str) -> None:
+        self.column, self.key = column, key
+        super().__init__(
+            f"The partition key {key!r} cannot be used: as a value of the partition column `{column}` it is stored as null, "
+            "so that no run would find its rows again. Rename the key, and the value in the data."
+        )
+
+
+# Sources: Delta's protocol (an empty string is null in partition values), and Hive's name of the folder of nulls.
+_STORED_AS_NULL = ("", "__HIVE_DEFAULT_PARTITION__")
 
 
 @dataclass(frozen=True)
@@ -42,9 +57,8 @@ class TimeRange:
         name = prefix + identifier(self.column)
         if isinstance(type_, StringType):
             return f"{name} IN ({', '.join(literal(k) for k in self.keys)})"
-        low, high = (literal(self._bound(b, type_)) for b in (self.start, self.end))
-        cast = f"CAST({name} AS TIMESTAMP)" if isinstance(type_, TimestampNTZType) else name
-        return f"({cast} >= {low} AND {cast} < {high})"
+        low, high = (self._bound(b, type_) for b in (self.start, self.end))
+        return f"({name} >= {low} AND {name} < {high})"
 
     def contains(self, value: Any) -> bool:
         """Whether a Python value of the column (datetime, date or string) lies inside."""
@@ -55,15 +69,18 @@ class TimeRange:
             return self.start.date() <= value < self.end.date()
         return value in self.keys
 
-    def _bound(self, bound: datetime, type_: DataType) -> Scalar:
+    def _bound(self, bound: datetime, type_: DataType) -> str:
         if isinstance(type_, DateType):
             if bound.timetz().replace(tzinfo=None) != time():
                 raise UnusablePartitionColumn(
                     self.column, type_, f"{bound} is not a midnight, so a DATE cannot express it"
                 )
-            return bound.date()
-        if isinstance(type_, TimestampType | TimestampNTZType):
-            return bound
+            return literal(bound.date())
+        if isinstance(type_, TimestampType):
+            return literal(bound)
+        if isinstance(type_, TimestampNTZType):
+            # A cast to TIMESTAMP would take the session's zone for the column's, which is UTC.
+            return clock_literal(bound)
         raise UnusablePartitionColumn(self.column, type_, "time partitions need TIMESTAMP, DATE or STRING")
 
 
@@ -75,7 +92,10 @@ class Members:
     keys: tuple[str, ...]
 
     def predicate(self, type_: DataType, prefix: str = "") -> str:
-        """SQL for rows inside, with the keys rendered in the column's own type."""
+        """SQL for rows inside, with the keys rendered in the column's own type.
+
+        Raises `UnusablePartitionColumn` where the type has no such value, `KeyStoredAsNull` where a partition cannot have it.
+        """
         return f"{prefix}{identifier(self.column)} IN ({', '.join(literal(self._typed(k, type_)) for k in self.keys)})"
 
     def contains(self, value: Any) -> bool:
@@ -95,6 +115,8 @@ class Members:
         if isinstance(type_, BooleanType) and key.lower() in ("true", "false"):
             return key.lower() == "true"
         if isinstance(type_, StringType):
+            if key in _STORED_AS_NULL:
+                raise KeyStoredAsNull(self.column, key)
             return key
         raise UnusablePartitionColumn(self.column, type_, f"the partition key {key[:80]!r} is no such value")
 

@@ -74,6 +74,13 @@ def literal(value: Scalar) -> str:
     raise TypeError(f"no SQL literal for {type(value).__name__}")
 
 
+def clock_literal(moment: datetime) -> str:
+    """Render an aware datetime as a TIMESTAMP_NTZ literal: what a clock in UTC shows. Raises `ValueError` for a naive one."""
+    if moment.tzinfo is None:
+        raise ValueError(f"the naive datetime {moment} names no instant")
+    return f"TIMESTAMP_NTZ '{moment.astimezone(UTC).replace(tzinfo=None).isoformat(sep=' ', timespec='microseconds')}'"
+
+
 def _escape(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"

@@ -20,7 +20,7 @@ from uuid import uuid4
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from de_resources.balanced import balanced
 from de_resources.delta import frames
@@ -87,6 +87,17 @@ class UnmergeableRows(PermanentError):
         super().__init__(f"Cannot merge into `{table}`: {problem}: {'; '.join(examples)}. Nothing was written.")
 
 
+class IncomparableColumn(PermanentError):
+    """A column whose values the engine cannot compare, so that nobody can tell whether a row changed."""
+
+    def __init__(self, table: str, column: str, type_: DataType) -> None:
+        self.table, self.column, self.type = table, column, type_
+        super().__init__(
+            f"Cannot merge into `{table}`: the engine compares no values of `{column}`, which is {type_.simpleString()}. "
+            "Nothing was written. Store it as an array of entries (`map_entries`, sorted) or as text, or choose another `mode`."
+        )
+
+
 def merge(
     session: SparkSession,
     table: Table,
@@ -101,20 +112,26 @@ def merge(
     """Bring the slice up to date with the frame, in one commit, or none where nothing changed.
 
     Raises `UnmergeableRows` for null keys and ties, within the frame or with the table, `RowsOutsideSlice` for rows that
-    the run does not own, `KeyElsewhere` for new rows whose key is in a partition that the run does not own.
+    the run does not own, `KeyElsewhere` for new rows whose key is in a partition that the run does not own,
+    `IncomparableColumn` for a map.
     A rerun finds nothing to change and commits nothing. `evolve` lets the table gain columns. `ground` takes the place
     of the table's present rows.
     """
     _require_columns(rule, frame.columns, table.name)
+    _require_comparable(frame.schema, table.name)
     started = time.monotonic()
     reach("before_write", table.name)
     table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
     observation = Observation(f"merge_{uuid4().hex}")
     source = frames.counted(frames.guard(frame, slice_), table.contract, observation)
     present = ground.rows if ground else table.read(session)
-    changes = compared(source, _target(present, slice_, frame.schema), rule).persist()
+    with _refusing(table, frame, slice_):
+        # The optimizer runs a small local frame here, and with it the guard.
+        changes = compared(source, _target(present, slice_, frame.schema), rule).persist()
     try:
-        counts = _count(changes, table, frame, slice_)
+        with _refusing(table, frame, slice_):
+            # The one pass over source and target; the result stays cached for the MERGE.
+            counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
         _refuse(changes, counts, table, rule)
         if any(counts.get(kind) for kind in _NEW):
             require_nowhere_else(changes.where(F.col(CHANGE).isin(*_NEW)), present, table, rule.key, slice_)
@@ -163,6 +180,22 @@ def _require_columns(rule: MergeRule, columns: Sequence[str], table: str) -> Non
             f"The merge into `{table}` needs {', '.join(missing)}, and the frame has {', '.join(columns)}. "
             "Correct the key, `merge_order` or `merge_deleted`."
         )
+
+
+def _require_comparable(schema: StructType, table: str) -> None:
+    for field in schema.fields:
+        if _incomparable(field.dataType):
+            raise IncomparableColumn(table, field.name, field.dataType)
+
+
+def _incomparable(type_: DataType) -> bool:
+    """Whether the type is one without equality, or has one inside."""
+    match type_:
+        case StructType():
+            return any(_incomparable(f.dataType) for f in type_.fields)
+        case ArrayType():
+            return _incomparable(type_.elementType)
+    return isinstance(type_, MapType | VariantType)
 
 
 def _target(target: DataFrame, slice_: Slice | None, schema: StructType) -> DataFrame:
@@ -257,10 +290,11 @@ def _c(alias: str, column: str) -> Column:
     return F.col(f"{alias}.{identifier(column)}")
 
 
-def _count(changes: DataFrame, table: Table, frame: DataFrame, slice_: Slice | None) -> dict[str, int]:
-    """The one pass over source and target; the result stays cached for the MERGE."""
+@contextmanager
+def _refusing(table: Table, frame: DataFrame, slice_: Slice | None) -> Iterator[None]:
+    """Turn what the engine refuses into the platform's error, wherever in planning or running it happens."""
     try:
-        return {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
+        yield
     except PySparkException as error:
         refused = refusal(error, table, frame, slice_)
         if refused is None:

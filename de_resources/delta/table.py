@@ -89,9 +89,12 @@ class Table:
         The columns are nullable: nulls are judged, counted and named by the contract's rules. `keys` are the partition
         keys about to be written; one that cannot be the name of a folder makes the table use random folders.
         First writers that come at once find the one table; what a creator left that died before its commit is removed.
-        Raises `LocationTaken` where the folder holds anything else.
+        Raises `LocationTaken` where the folder holds anything else; `UnsafeIdentifier` and `UnstorableField` for names that
+        the table, old or new, cannot have.
         """
         log = self.log()
+        if log is None or log.table.metadata().configuration.get("delta.columnMapping.mode", "none") == "none":
+            _column_texts(schema)
         unfit = bool(self.partitioned_by) and not all(map(_names_a_folder, keys))
         if log is None:
             with creation_lock(self.uri, table=self.name):
@@ -124,10 +127,8 @@ class Table:
 
     def _create(self, session: SparkSession, schema: StructType, extra: Mapping[str, str]) -> None:
         comments = {c.name: c.description for c in self.contract.columns} if self.contract else {}
-        columns = ", ".join(
-            f"{identifier(f.name)} {type_text(f.dataType)} COMMENT {literal(comments.get(f.name, ''))}"
-            for f in schema.fields
-        )
+        texts = _column_texts(schema)
+        columns = ", ".join(f"{text} COMMENT {literal(comments.get(name, ''))}" for name, text in texts.items())
         # Delta wants at least one column inside the files, so that a table of nothing but keys has no layout.
         physical = self.partitioned_by if set(schema.names) - set(self.partitioned_by) else ()
         layout = f" PARTITIONED BY ({', '.join(map(identifier, physical))})" if physical else ""
@@ -143,6 +144,11 @@ class Table:
             # Object stores have no lock: of two first writers Delta refuses the second one, whose table is there.
             if self.log() is None:
                 raise
+
+
+def _column_texts(schema: StructType) -> dict[str, str]:
+    """Each column's name and type as DDL. Raises `UnsafeIdentifier`, `UnstorableField`."""
+    return {f.name: f"{identifier(f.name)} {type_text(f.dataType)}" for f in schema.fields}
 
 
 def _assignments(properties: Mapping[str, str]) -> str:

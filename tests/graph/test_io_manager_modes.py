@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from de_resources.delta.crash_points import at
 from de_resources.delta.frames import SchemaMismatch
+from de_resources.delta.literals import UnstorableField
 from de_resources.delta.table import TableMissing
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
@@ -133,6 +134,24 @@ class TestSchemas:
         error = shop.failure(narrow)
         assert isinstance(error, SchemaMismatch)
         assert error.missing == ["note"]
+
+    @pytest.mark.parametrize("mode", ["overwrite", "append", "merge", "create_or_replace"])
+    def test_a_nested_name_that_cannot_be_stored_is_said_also_of_a_table_that_gains_it(
+        self, shop: Shop, mode: str
+    ) -> None:
+        shop.run(asset("users", lambda _: shop.frame([(1,)], "id long")))
+        evolving = {} if mode == "create_or_replace" else {"schema_mode": "merge"}
+        users = asset(
+            "users",
+            lambda _: shop.frame([(1, ("x",))], "id long, name struct<`first name`: string>"),
+            mode=mode,
+            merge_keys=["id"],
+            **evolving,
+        )
+        error = shop.failure(users)
+        assert isinstance(error, UnstorableField)
+        assert error.name == "first name"
+        assert shop.rows("users") == [(1,)]
 
     def test_columns_are_written_in_declared_order(self, shop: Shop) -> None:
         frame = "email string, amount double, id long, day date"

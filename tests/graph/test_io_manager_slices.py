@@ -9,6 +9,7 @@ import pytest
 from io_manager_support import ORDERS, Shop, asset
 from pyspark.sql import DataFrame
 
+from de_resources.delta.dimensions import KeyStoredAsNull
 from de_resources.delta.frames import RowsOutsideSlice
 from de_resources.delta.io_manager import NoPartitionNamed
 from de_resources.errors import PermanentError
@@ -192,6 +193,27 @@ class TestTimeZones:
         shop.run(hours, key=twice[1])
         assert [r[0] for r in shop.rows("hours")] == [i for i, k in enumerate(keys) if k != twice[1]]
 
+    @pytest.mark.usefixtures("compiled_plans")
+    @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+    def test_times_without_a_zone_are_in_utc_whatever_the_sessions_zone_is(self, shop: Shop, zone: str) -> None:
+        rows = [(1, datetime(2024, 1, 2, 0, 30)), (2, datetime(2024, 1, 2, 23, 30))]
+        times = asset(
+            "times",
+            lambda _: shop.frame(rows, "id long, at timestamp_ntz"),
+            partitions=DAILY,
+            partition_expr="at",
+            partitioned_by=[],
+        )
+        shop.spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            for _ in range(2):
+                shop.run(times, key="2024-01-02")
+            assert shop.rows("times") == rows
+            rows = [(3, datetime(2024, 1, 3, 0, 0))]
+            assert isinstance(shop.failure(times, key="2024-01-02"), RowsOutsideSlice)
+        finally:
+            shop.spark.conf.set("spark.sql.session.timeZone", "UTC")
+
     def test_a_string_column_holds_the_keys_themselves(self, shop: Shop) -> None:
         rows = [(1, "2024-01-01"), (2, "2024-01-02")]
         text = asset("text", lambda _: shop.frame(rows, "id long, day string"), partitions=DAILY, partition_expr="day")
@@ -270,6 +292,21 @@ class TestStaticAndMulti:
 
         for key in odd[:2]:
             shop.run(make, reader, key=key, select=[reader])
+
+    @pytest.mark.parametrize("stored_as_null", ["__HIVE_DEFAULT_PARTITION__", ""])
+    def test_a_key_that_would_be_stored_as_null_is_refused_by_name(self, shop: Shop, stored_as_null: str) -> None:
+        grid = dg.MultiPartitionsDefinition({"kind": dg.StaticPartitionsDefinition([stored_as_null]), "day": DAILY})
+        cells = asset(
+            "cells",
+            lambda _: shop.frame([(1, stored_as_null, date(2024, 1, 1))], "id long, kind string, day date"),
+            partitions=grid,
+            partition_expr={"kind": "kind", "day": "day"},
+        )
+        error = shop.failure(cells, key=dg.MultiPartitionKey({"kind": stored_as_null, "day": "2024-01-01"}))
+        assert isinstance(error, KeyStoredAsNull)
+        assert (error.column, error.key) == ("kind", stored_as_null)
+        assert repr(stored_as_null) in str(error)
+        assert not (shop.root / "silver" / "cells").exists()
 
     def cells(self, shop: Shop, rows: list[tuple[object, ...]], **metadata: Any) -> dg.AssetsDefinition:
         return asset(

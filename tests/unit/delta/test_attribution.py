@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType, TimestampNTZType
 
 from de_checks.violations import Count, count_by_key
 from de_resources.contract import Contract
@@ -267,6 +268,22 @@ def test_violations_are_attributed_as_by_each_keys_own_predicate(spark: SparkSes
         assert counts == expected, slice_.describe()
         assert list(counts) == list(slice_.keys)
         assert sum(count.total for count in counts.values()), "there are violations to attribute"
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Australia/Lord_Howe"])
+@pytest.mark.usefixtures("compiled_plans")
+def test_times_without_a_zone_are_grouped_in_utc_whatever_the_sessions_zone_is(spark: SparkSession, zone: str) -> None:
+    windows = around("2024-04-07", zone)
+    keys = windows.get_partition_keys()
+    groups = KeyGroups(make_slice(keys, windows, "ntz").by_key, StructType().add("ntz", TimestampNTZType()))
+    starts = [windows.time_window_for_partition_key(key).start.astimezone(UTC).replace(tzinfo=None) for key in keys]
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = spark.createDataFrame(list(zip(keys, starts, strict=True)), "k string, ntz timestamp_ntz")
+        found = frame.selectExpr("k", *(f"{e} AS step" for e in groups.expressions)).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert {row.k: groups.key_of([row.step]) for row in found} == {key: key for key in keys}
 
 
 @pytest.mark.parametrize("column", ["at", "ntz", "day", "hour", "number"])

@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from de_resources.contract import Contract
 from de_resources.delta.crash_points import at
-from de_resources.delta.merge import CHANGE, MergeRule, UnmergeableRows, compared, merge
+from de_resources.delta.frames import RowsOutsideSlice
+from de_resources.delta.merge import CHANGE, IncomparableColumn, MergeRule, UnmergeableRows, compared, merge
 from de_resources.delta.slices import make_slice
 from de_resources.delta.table import Stamp, Table, Written
 from de_resources.errors import PermanentError
@@ -345,3 +346,28 @@ def test_every_rule_names_what_it_does_to_a_dictionary(spark: SparkSession, opti
     found = compared(*frames, rule).groupBy(CHANGE).count().collect()
     assert ("contradiction" in expected) == (rule.update and rule.ties == "refuse")
     assert {row[CHANGE]: row["count"] for row in found} == expected
+
+
+@pytest.mark.parametrize("type_", ["map<string,int>", "array<struct<m: map<string,int>>>", "variant"])
+def test_a_column_that_nobody_can_compare_is_named(merging: Merging, type_: str) -> None:
+    with pytest.raises(IncomparableColumn, match="`m`") as caught:
+        merging([(1, None)], MergeRule(("id",)), schema=f"id long, m {type_}")
+    assert (caught.value.table, caught.value.column) == ("silver.rows", "m")
+    assert merging.table.log() is None
+
+
+def test_a_stray_row_of_a_small_local_frame_is_named(merging: Merging) -> None:
+    """The optimizer computes such a frame while it plans."""
+    days = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-05")
+    frame = merging.spark.sql("SELECT * FROM VALUES (1L, DATE '2024-01-02') AS v(id, day)")
+    with pytest.raises(RowsOutsideSlice) as caught:
+        merge(
+            merging.spark,
+            merging.table,
+            frame,
+            merging.stamp(),
+            rule=MergeRule(("id",)),
+            slice_=make_slice(["2024-01-01"], days, "day"),
+        )
+    assert caught.value.values == ["2024-01-02"]
+    assert merging.rows() == []
