@@ -52,6 +52,7 @@ from de_resources.delta.lock import commit_lock
 from de_resources.delta.merge_rule import merge_rule
 from de_resources.delta.metadata import record
 from de_resources.delta.observed_frame import ObservedFrame, record_told
+from de_resources.delta.optional_inputs import IF_MISSING, may_be_missing
 from de_resources.delta.read_versions import ReadVersions
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.stateful_plan import Basis, NoOrder, Turn, order_of
@@ -200,22 +201,21 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
     def _read(self, context: InputContext, table: Table, *, as_of_partition: bool = False) -> DataFrame:
         session = self._config.spark.spark_session
         itself = _reads_itself(context)
-        optional = itself or (context.definition_metadata or {}).get("if_missing") == "empty"
+        optional = may_be_missing(table, (context.definition_metadata or {}).get(IF_MISSING)) or itself
         empty = table.contract.struct_type() if optional and table.contract else None
-        if as_of_partition:
+        try:
+            if not as_of_partition:
+                return table.read(session)
             asset = context.asset_key.to_user_string()
             order = order_of(asset, context.asset_partitions_def)
-            keys = context.asset_partition_keys
-            frame, basis = stateful.read(session, table, asset, keys, order, if_missing=empty)
-            if itself:
-                self._bases[table.uri] = basis
-            return frame
-        try:
-            return table.read(session)
+            frame, basis = stateful.read(session, table, asset, context.asset_partition_keys, order, if_missing=empty)
         except TableMissing:
             if empty is None:
-                raise
+                raise TableMissing(table.name, has_contract=table.contract is not None) from None
             return session.createDataFrame([], empty)
+        if itself:
+            self._bases[table.uri] = basis
+        return frame
 
     def _write(
         self,

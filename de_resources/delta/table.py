@@ -27,14 +27,20 @@ _RANDOM_FOLDERS = {"delta.randomizeFilePrefixes": "true"}
 
 
 class TableMissing(PermanentError):
-    """A dataset that is read before anything was written to it."""
+    """A dataset that is read before anything was written to it.
 
-    def __init__(self, table: str) -> None:
-        self.table = table
-        super().__init__(
-            f"The dataset `{table}` does not exist yet. Materialise it first, or mark the input as optional with "
-            '`AssetIn(metadata={"if_missing": "empty"})`.'
-        )
+    `has_contract` is known where an input asked for it: only with a contract can an input be optional.
+    """
+
+    def __init__(self, table: str, *, has_contract: bool | None = None) -> None:
+        self.table, self.has_contract = table, has_contract
+        optional = '`AssetIn(metadata={"if_missing": "empty"})`'
+        advice = {
+            None: "",
+            True: f", or mark the input as optional with {optional}",
+            False: f", or give its asset a `contract`: an input can then be optional, by {optional}",
+        }
+        super().__init__(f"The dataset `{table}` does not exist yet. Materialise it first{advice[has_contract]}.")
 
 
 class LocationTaken(PermanentError):

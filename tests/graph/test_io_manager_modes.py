@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from de_resources.delta.crash_points import at
 from de_resources.delta.frames import SchemaMismatch
 from de_resources.delta.literals import UnstorableField
+from de_resources.delta.optional_inputs import UnusableIfMissing
 from de_resources.delta.table import TableMissing
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
@@ -231,8 +232,38 @@ class TestInputs:
         error = shop.failure(orders, strict, select=[strict])
         assert isinstance(error, TableMissing)
         assert "`silver.orders` does not exist yet" in str(error)
+        assert "mark the input as optional" in str(error)
         shop.run(orders, tolerant, select=[tolerant])
         assert counts == [0]
+
+    @pytest.mark.pattern("data_overwrite")
+    def test_a_missing_table_without_a_contract_is_not_said_to_be_optional_so_easily(self, shop: Shop) -> None:
+        @dg.asset(ins={"users": dg.AssetIn(["silver", "users"])})
+        def strict(users: DataFrame) -> None: ...
+
+        users = asset("users", lambda _: shop.frame([(1,)], "id long"))
+        error = shop.failure(users, strict, select=[strict])
+        assert isinstance(error, TableMissing)
+        assert "give its asset a `contract`" in str(error)
+
+    @pytest.mark.pattern("data_overwrite")
+    @pytest.mark.parametrize(
+        ("value", "contract", "said"),
+        [("empty", None, "without a contract"), ("nothing", ORDERS, 'the only value is "empty"')],
+    )
+    def test_an_input_that_cannot_be_optional_is_refused_before_the_table_is_missing(
+        self, shop: Shop, value: str, contract: str | None, said: str
+    ) -> None:
+        order = "id long, day date, amount double, email string"
+        orders = asset("orders", lambda _: shop.frame([(1, None, 1.0, None)], order), contract=contract)
+        shop.run(orders)
+
+        @dg.asset(ins={"orders": dg.AssetIn(["silver", "orders"], metadata={"if_missing": value})})
+        def tolerant(orders: DataFrame) -> None: ...
+
+        error = shop.failure(orders, tolerant, select=[tolerant])
+        assert isinstance(error, UnusableIfMissing)
+        assert said in str(error)
 
     @pytest.mark.pattern("data_overwrite")
     def test_a_self_dependency_starts_without_a_table_and_then_reads_the_day_before(self, shop: Shop) -> None:
