@@ -17,9 +17,12 @@ An asset is configured by its definition metadata:
 | `gathered`         | true: few partitions lie in each task of the frame, so that a range is written where it is      |
 | `stateful`         | with `mode: merge`: partitions build on each other; running an old one takes the table back     |
 |                    | first (`stateful_merge`). One partition per run; no `partition_expr`                           |
+| `table_configuration` | properties of the table, from its creation on; the manager's `table_config` wins               |
 | `root_name`, `schema` | another table name or layer than the asset key's                                           |
 | `columns`          | on an input: read only these                                                                  |
 | `if_missing`       | on an input: `"empty"` reads a table that does not exist yet as empty                         |
+
+A run may change `mode`, `schema_mode` and `merge_predicate` by `context.add_output_metadata`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,6 +48,7 @@ from de_resources.delta import merge as merging
 from de_resources.delta import overwrite as overwriting
 from de_resources.delta import stateful_merge as stateful
 from de_resources.delta import stream as streaming
+from de_resources.delta.asset_settings import require_supported, settings_of
 from de_resources.delta.crash_points import reach
 from de_resources.delta.frames import conform
 from de_resources.delta.literals import identifier
@@ -89,7 +93,8 @@ class SparkDeltaIOManager(BaseDeltaLakeIOManager):
         return []
 
     def create_io_manager(self, context: dg.InitResourceContext) -> CustomDbIOManager:  # noqa: ARG002
-        """The manager for one run."""
+        """The manager for one run. Raises `UnsupportedSetting` for what would be ignored."""
+        require_supported(self)
         return DeltaTables(
             db_client=DeltaLakeDbClient(),
             database="",
@@ -153,7 +158,8 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
     ) -> None:
         """Conform, guard, write, confirm, record."""
         frame = obj.frame if isinstance(obj, ObservedFrame) else obj
-        metadata = context.definition_metadata or {}
+        asset = context.asset_key.to_user_string()
+        metadata = settings_of(asset, context.definition_metadata or {}, context.output_metadata or {})
         table = self._table(metadata, table_slice, connection)
         turn = self._turn(context, metadata, table)
         owned = obj.owns if isinstance(obj, ObservedFrame) else None
@@ -319,7 +325,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             uri=connection.table_uri,
             contract=contract,
             partitioned_by=tuple(layout or ()),
-            properties=connection.table_config or {},
+            properties={**metadata.get("table_configuration", {}), **(connection.table_config or {})},
             storage_options={k: v for k, v in connection.storage_options.items() if k != "provider"},
             spark_options=spark_options(self._config.storage_options),
         )
