@@ -37,7 +37,7 @@ from dagster._core.execution.context.system import StepExecutionContext
 from dagster._core.storage.db_io_manager import DbTypeHandler, TableSlice
 from dagster_delta import BaseDeltaLakeIOManager, WriteMode
 from dagster_delta._db_io_manager import CustomDbIOManager
-from dagster_delta.io_manager.base import DeltaLakeDbClient, SchemaMode, TableConnection
+from dagster_delta.io_manager.base import SchemaMode, TableConnection
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -57,6 +57,7 @@ from de_resources.delta.merge_rule import merge_rule
 from de_resources.delta.metadata import record
 from de_resources.delta.observed_frame import ObservedFrame, record_told
 from de_resources.delta.optional_inputs import IF_MISSING, may_be_missing
+from de_resources.delta.ports import OwnLocation, require_input, require_output
 from de_resources.delta.read_versions import ReadVersions
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.stateful_plan import Basis, NoOrder, Turn, order_of
@@ -96,7 +97,7 @@ class SparkDeltaIOManager(BaseDeltaLakeIOManager):
         """The manager for one run. Raises `UnsupportedSetting` for what would be ignored."""
         require_supported(self)
         return DeltaTables(
-            db_client=DeltaLakeDbClient(),
+            db_client=OwnLocation(self),
             database="",
             schema=self.schema_,
             type_handlers=[self._handler()],
@@ -114,16 +115,18 @@ class DeltaTables(CustomDbIOManager):
 
     def handle_output(self, context: OutputContext, obj: object) -> None:
         """Write the frame and record what the write did."""
-        if obj is None:
-            raise PermanentError(
-                f"`{context.asset_key.to_user_string()}` returned None where a DataFrame was declared. Return the "
-                "frame, or annotate the asset with `-> None` when it stores its data itself."
-            )
-        self._check_supported_type(type(obj))
+        require_output(context, obj, tuple(self._handlers_by_type))
         require_partition(context)
         table_slice = self._get_table_slice(context, context)
         with self._db_client.connect(context, table_slice) as connection:
             self._resolve_handler(type(obj)).handle_output(context, table_slice, obj, connection)
+
+    def load_input(self, context: InputContext) -> object:
+        """The frame of the asset's slice, also for an input that is annotated as `Optional`."""
+        require_input(context)
+        table_slice = self._get_table_slice(context, cast("OutputContext", context.upstream_output))
+        with self._db_client.connect(context, table_slice) as connection:
+            return self._resolve_handler(DataFrame).load_input(context, table_slice, connection)
 
     def _get_table_slice(self, context: OutputContext | InputContext, output_context: OutputContext) -> TableSlice:
         metadata = output_context.definition_metadata or {}
