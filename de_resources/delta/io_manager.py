@@ -322,7 +322,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         layout = metadata.get("partitioned_by", contract.partitioned_by if contract else None)
         expression = metadata.get("partition_expr")
         if "partitioned_by" not in metadata and not layout and expression:
-            layout = [expression] if isinstance(expression, str) else list(expression.values())
+            layout = _columns_in_order(expression)
         return Table(
             name=f"{table_slice.schema}.{table_slice.table}",
             uri=connection.table_uri,
@@ -368,6 +368,13 @@ def stamp_of(context: OutputContext, table: Table, slice_: Slice | None) -> Stam
     attempt = f"{run.run_id}/{context.step_key}/{uuid4().hex}"
     writer = context.asset_key.to_user_string()
     return Stamp(table=table.name, writer=writer, slice=where, run=run.run_id, origin=origin, attempt=attempt)
+
+
+def _columns_in_order(expression: str | Mapping[str, str]) -> Sequence[str]:
+    """The columns of `partition_expr`, in the order of their dimensions' names: Dagster's, and so dagster-delta's layout."""
+    if isinstance(expression, str):
+        return [expression]
+    return list(dict.fromkeys(expression[dimension] for dimension in sorted(expression)))
 
 
 def _choice(choices: type[Choice], what: str, value: str) -> Choice:

@@ -196,6 +196,39 @@ def test_each_reads_what_the_other_one_wrote(shop: Shop) -> None:
 
 
 @pytest.mark.pattern("data_overwrite")
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_cells_are_shared_whatever_the_order_of_their_dimensions(shop: Shop, first: str) -> None:
+    """Dagster has the dimensions in the order of their names, and dagster-delta wants the table's columns in that order."""
+    grid = dg.MultiPartitionsDefinition({"region": dg.StaticPartitionsDefinition(["PL", "DE"]), "day": DAILY})
+    columns = {"region": "region", "day": "day"}
+    ours = asset(
+        "cells",
+        lambda _: shop.frame([(1, "PL", FIRST)], "id long, region string, day date"),
+        partitions=grid,
+        partition_expr=columns,
+    )
+
+    @dg.asset(key=["silver", "cells"], partitions_def=grid, metadata={"partition_expr": columns})
+    def theirs() -> pa.Table:
+        days = pa.array([FIRST], pa.date32())
+        return pa.table({"id": pa.array([2], pa.int64()), "region": pa.array(["DE"]), "day": days})
+
+    arrow = DeltaLakePyarrowIOManager(root_uri=str(shop.root), storage_options=LocalConfig())
+    writers = {"ours": (ours, shop.manager, "PL"), "theirs": (theirs, arrow, "DE")}
+    level = logging.getLogger().level
+    try:
+        for name in sorted(writers, reverse=first == "theirs") * 2:
+            definition, manager, region = writers[name]
+            key = dg.MultiPartitionKey({"region": region, "day": "2024-01-01"})
+            resources = {"io_manager": manager}
+            dg.materialize([definition], partition_key=key, instance=shop.instance, resources=resources)
+    finally:
+        logging.getLogger().setLevel(level)
+    assert shop.log("cells").partition_columns() == ["day", "region"]
+    assert shop.rows("cells") == [(1, "PL", FIRST), (2, "DE", FIRST)]
+
+
+@pytest.mark.pattern("data_overwrite")
 def test_a_table_of_deltalake_is_continued(shop: Shop) -> None:
     table = pa.table({"id": pa.array([1], pa.int64()), "day": pa.array([FIRST], pa.date32())})
     (shop.root / "silver").mkdir(parents=True)
