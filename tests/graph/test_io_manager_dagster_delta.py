@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from io_manager_support import ORDERS, Shop, asset
 from pyspark.sql import DataFrame
 
-from de_resources.delta.frames import RowsOutsideSlice
+from de_resources.delta.frames import RowsOutsideSlice, SchemaMismatch
 from de_resources.spark import SparkEngine
 
 DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
@@ -242,6 +242,23 @@ def test_a_table_of_deltalake_is_continued(shop: Shop) -> None:
     assert "its mode is `error`" in str(
         shop.failure(asset("days", lambda _: shop.frame([(3, FIRST)], "id long, day date"), mode="error"))
     )
+
+
+@pytest.mark.pattern("data_overwrite")
+def test_differences_in_versions_and_names(shop: Shop) -> None:
+    """As the page of the IO manager lists them."""
+    shop.run(asset("users", lambda _: shop.frame([(1,)], "id long")))
+    assert shop.version("users") == 1
+    error = shop.failure(asset("users", lambda _: shop.frame([(1,)], "ID long")))
+    assert isinstance(error, SchemaMismatch)
+    assert (error.missing, error.unexpected) == (["id"], ["ID"])
+    days = asset(
+        "days",
+        lambda _: shop.frame([(1, FIRST)], "id long, day date"),
+        partitions=DAILY,
+        partition_expr="to_date(day)",
+    )
+    assert "`to_date(day)` is not in the data" in str(shop.failure(days, key="2024-01-01"))
 
 
 def test_the_contract_is_named_by_import_path(shop: Shop) -> None:
