@@ -20,8 +20,12 @@ NOW = "2024-01-08T02:00:00+00:00"
 @pytest.mark.pattern("flow_interruption_detector")
 @pytest.mark.parametrize(
     ("delay", "missing"),
-    [(timedelta(0), ["2024-01-04", "2024-01-07"]), (timedelta(hours=3), ["2024-01-04"])],
-    ids=["due at once", "may be late"],
+    [
+        (timedelta(0), ["2024-01-04", "2024-01-07"]),
+        (timedelta(hours=2), ["2024-01-04", "2024-01-07"]),
+        (timedelta(hours=3), ["2024-01-04"]),
+    ],
+    ids=["due at once", "due at this moment", "may be late"],
 )
 def test_missing_partitions_are_named_once_they_are_due(delay: timedelta, missing: list[str]) -> None:
     @dg.asset(partitions_def=DAILY)

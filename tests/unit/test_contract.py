@@ -118,6 +118,13 @@ def test_the_schema_is_nullable_and_documented() -> None:
     assert schema["below"].dataType == T.DecimalType(10, 2)
 
 
+@pytest.mark.pattern("constraints_enforcer")
+def test_a_rule_that_has_no_answer_is_broken(spark: SparkSession) -> None:
+    """A comparison with a null is neither true nor false; a store's CHECK would let it pass."""
+    good = {c: values[0] for c, values in GOOD.items()}
+    assert violations(frame(spark, [{**good, "above": None, "at_least": 1.0}])) == {"ordered": 1}
+
+
 def test_rules_in_the_engine_are_true_to_their_meaning(spark: SparkSession) -> None:
     """Rows that break one rule each, in one frame; nulls break `…_present` alone."""
     good = {c: values[0] for c, values in GOOD.items()}

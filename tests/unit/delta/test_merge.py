@@ -214,10 +214,10 @@ def test_a_row_inserted_by_somebody_else_in_between_is_not_duplicated_and_a_newe
 ) -> None:
     """Another engine may commit between the comparison and the MERGE where no lock is possible (object stores)."""
     merging.seed_rows((1, 1, "a", False))
-    target = merging.table.sql
 
     def interfere(_: str) -> None:
-        merging.spark.sql(f"INSERT INTO {target} VALUES (2, 9, 'newer', FALSE), (3, 1, 'older', FALSE)")
+        # By an engine of its own: this one would notice that its own comparison is outdated, and make it anew.
+        merging.seed_rows((2, 9, "newer", False), (3, 1, "older", False))
 
     with at("before_commit", interfere):
         merging([(2, 5, "ours", False), (3, 5, "ours", False)])

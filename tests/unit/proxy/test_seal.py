@@ -47,27 +47,44 @@ for name, attempt in attempts.items():
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A table that belongs to the account that will try to change it."""
-    outer = Path(tempfile.mkdtemp(prefix="de-seal-"))
+    """A table that belongs to the account that will try to change it, where that account may go."""
+    outer = Path(tempfile.mkdtemp(prefix="de-seal-", dir="/tmp"))  # TMPDIR may be closed to others
     outer.chmod(0o755)
     table = outer / "version"
     write_deltalake(table, ROWS)
+    _give_away(table)
     seal(table)
-    if os.geteuid() == 0:
-        for place in (table, *table.rglob("*")):
-            os.chown(place, NOBODY, NOBODY)
     yield table
     remove(table)
     shutil.rmtree(outer)
 
 
+def _give_away(table: Path) -> None:
+    if os.geteuid() == 0:
+        for place in (table, *table.rglob("*")):
+            os.chown(place, NOBODY, NOBODY)
+
+
+def _attempted(folder: Path, scratch: Path) -> list[str]:
+    command = [sys.executable, "-c", ATTEMPT, str(folder), str(scratch / "warm"), str(NOBODY)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout.splitlines()
+
+
 def test_the_owner_of_the_files_is_refused(folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", ATTEMPT, str(folder), str(tmp_path / "warm"), str(NOBODY)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout.splitlines()
+    _give_away(folder)  # the commit of the seal as well
+    said = _attempted(folder, tmp_path)
     attempts = ["append", "replace a file", "write into a file", "write into the log", "drop"]
     assert [line.partition(" refused:")[0] for line in said] == attempts
     assert all("ermission denied" in line for line in said)
     assert DeltaTable(folder).to_pyarrow_table() == ROWS
+
+
+def test_the_owner_could_do_it_before(folder: Path, tmp_path: Path) -> None:
+    """Else the refusals above would say nothing about the seal."""
+    open_ = folder.parent / "open"
+    write_deltalake(open_, ROWS)
+    _give_away(open_)
+    assert _attempted(open_, tmp_path)[:2] == ["append done", "replace a file done"]
 
 
 @pytest.mark.parametrize("attempt", ["delete", "overwrite", "update"])
