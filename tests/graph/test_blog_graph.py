@@ -233,17 +233,22 @@ def test_sessions_hold_every_visit_once_and_respect_the_gap(lakehouse: Lakehouse
     assert sum(row["visits"] for row in found) == sum(map(len, times.values()))  # type: ignore[misc]
 
 
+def _dump(folder: Path, text: str) -> None:
+    """Land a dump as a provider whose mark does not say what it stands for."""
+    (folder / "devices.json").write_text(text)
+    (folder / MARKER).write_text("")
+
+
 @pytest.mark.pattern("full_loader", "merger")
 def test_devices_that_vanish_from_the_dump_are_marked_and_return(lakehouse: Lakehouse) -> None:
     folder = lakehouse.settings.landing / "devices"
     whole = (folder / "devices.json").read_text().splitlines(keepends=True)
     try:
-        (folder / "devices.json").write_text("".join(whole[1:]))
-        (folder / MARKER).write_text("")  # a mark of somebody who does not say what it stands for
+        _dump(folder, "".join(whole[1:]))
         assert _run(lakehouse, "bronze/devices", "silver/devices").success
         assert [row["is_deleted"] for row in lakehouse.rows("silver/devices")].count(True) == 1
     finally:
-        (folder / "devices.json").write_text("".join(whole))
+        _dump(folder, "".join(whole))
     assert _run(lakehouse, "bronze/devices", "silver/devices").success
     assert not any(row["is_deleted"] for row in lakehouse.rows("silver/devices"))
 
@@ -255,18 +260,17 @@ def test_a_device_that_stands_twice_in_the_dump_is_one_and_with_two_names_is_ref
     first = whole.splitlines()[0]
     renamed = json.dumps({**json.loads(first), "full_name": "another name"})
     before = _multiset(lakehouse.rows("silver/devices"))
-    (folder / MARKER).write_text("")
     try:
-        (folder / "devices.json").write_text(f"{whole}{first}\n")
+        _dump(folder, f"{whole}{first}\n")
         assert _run(lakehouse, "bronze/devices", "silver/devices").success
         assert _multiset(lakehouse.rows("silver/devices")) == before
-        (folder / "devices.json").write_text(f"{whole}{renamed}\n")
+        _dump(folder, f"{whole}{renamed}\n")
         refused = _run(lakehouse, "bronze/devices", "silver/devices")
         (failure,) = [e for e in refused.get_step_failure_events() if e.step_key == "silver__devices"]
         assert "Cannot merge into `silver.devices`" in str(failure.step_failure_data.error)
         assert _multiset(lakehouse.rows("silver/devices")) == before
     finally:
-        (folder / "devices.json").write_text(whole)
+        _dump(folder, whole)
     assert _run(lakehouse, "bronze/devices", "silver/devices").success
 
 
