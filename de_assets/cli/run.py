@@ -81,13 +81,13 @@ def _fill(settings: Settings, services: LocalServices, feeding: Feeding, without
     with ThreadPoolExecutor(2, thread_name_prefix="start") as beside:
         if without_services:
             absent = {s.name: "services were not asked for" for s in services.status() if not s.is_running}
-            feed(feeding)
+            seeded, _ = feed(feeding)
         else:
             starting = beside.submit(_bring_up, services, partial(beside.submit, _warm_up, settings))
-            feed(feeding, services_are_up=starting.result)
+            seeded, _ = feed(feeding, services_are_up=starting.result)
             with console.status("Starting services …"):
                 absent = starting.result()
-    return _materialise(settings, absent)
+    return _materialise(settings, absent, another_world=seeded.took_the_place)
 
 
 def _bring_up(services: LocalServices, engine_is_up: Callable[[], object]) -> dict[str, str]:
@@ -130,7 +130,7 @@ def dagster_instance(settings: Settings) -> DagsterInstance:
     return DagsterInstance.local_temp(str(home), overrides={"compute_logs": _NO_CAPTURE})
 
 
-def _materialise(settings: Settings, absent: dict[str, str]) -> bool:
+def _materialise(settings: Settings, absent: dict[str, str], *, another_world: bool) -> bool:
     # The definitions read the calendar that seeding has just recorded, hence the late imports.
     from de_assets.catalogue import load_locations
     from de_assets.cli.summary import show
@@ -138,6 +138,7 @@ def _materialise(settings: Settings, absent: dict[str, str]) -> bool:
     from de_assets.filling.sources import Availability
     from de_assets.filling.units import external_assets
     from de_assets.sources.landing_zone import LandingZone
+    from de_checks.volume import ACCEPT_TAG
     from de_resources.spark import SparkEngine
 
     locations = load_locations()
@@ -158,7 +159,10 @@ def _materialise(settings: Settings, absent: dict[str, str]) -> bool:
             at_work[unit] = None
             tell()
 
-        for outcome in fill(chosen, instance, sources.look, absent=absent, at_once=at_once, started=started):
+        # Other numbers than before are then what was asked for, and no news.
+        tags = {ACCEPT_TAG: "a log took the place of the simulation"} if another_world else {}
+        ends = fill(chosen, instance, sources.look, absent=absent, at_once=at_once, started=started, tags=tags)
+        for outcome in ends:
             outcomes.append(outcome)
             at_work.pop(outcome.unit, None)
             progress.advance(task)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import dagster as dg
 from dagster import DagsterInstance
@@ -66,13 +68,19 @@ class Outcome:
         return {**gates, **self.failed}
 
 
-def run_keys(instance: DagsterInstance, unit: Unit, selection: tuple[str, str] | None, outcome: Outcome) -> None:
+def run_keys(
+    instance: DagsterInstance,
+    unit: Unit,
+    selection: tuple[str, str] | None,
+    outcome: Outcome,
+    tags: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """One run of the unit's assets over a range of partitions, or of all there is; `outcome` is told what happened."""
     job = unit.location.resolve_implicit_global_asset_job_def()
     result = job.execute_in_process(
         instance=instance,
         asset_selection=list(unit.assets),
-        tags={**(range_tags(*selection) if selection else {}), UNIT_TAG: unit.assets[0].to_user_string()},
+        tags={**tags, **(range_tags(*selection) if selection else {}), UNIT_TAG: unit.assets[0].to_user_string()},
         run_config=_QUIET,
         raise_on_error=False,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from types import MappingProxyType
 
 from dagster import AssetKey, DagsterInstance
 
@@ -25,12 +26,13 @@ def fill(
     absent: Mapping[str, str],
     at_once: int = 1,
     started: Callable[[Unit], None] = lambda _unit: None,
+    tags: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Outcome]:
     """Materialise the units once, in the order of `units`, and yield what became of each, as they end.
 
     `look` tells what is there of an external asset. `absent` maps services that do not answer to the reason. What has no
     source or no service is left out, and so is all behind it. A partition that failed, or that a blocking check holds back,
-    holds back what lies in its time downstream; everything else goes on.
+    holds back what lies in its time downstream; everything else goes on. All runs have the `tags`.
     """
     _configure_logging_once(instance)
     waiting, ways, states = list(chosen), longest_ways(chosen), dict[AssetKey, State]()
@@ -41,7 +43,7 @@ def fill(
             ready = [unit for unit in waiting if unit.reads.isdisjoint(unsettled)]
             for unit in sorted(ready, key=lambda u: -ways[u])[: at_once - len(running)]:
                 waiting.remove(unit)
-                running[pool.submit(_fill_one, unit, instance, dict(states), look, absent, started)] = unit
+                running[pool.submit(_fill_one, unit, instance, dict(states), look, absent, started, tags)] = unit
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 outcome = future.result()
                 del running[future]
@@ -67,6 +69,7 @@ def _fill_one(
     look: Look,
     absent: Mapping[str, str],
     started: Callable[[Unit], None],
+    tags: Mapping[str, str],
 ) -> Outcome:
     outcome, begun = Outcome(unit), time.monotonic()
     found = wanted(unit, {**{key: look(key) for key in unit.parents if key not in states}, **states})
@@ -79,7 +82,7 @@ def _fill_one(
         started(unit)
         for selection in _selections(unit, found):
             if not _builds_on_bad(unit, selection, outcome):
-                run_keys(instance, unit, selection, outcome)
+                run_keys(instance, unit, selection, outcome, tags)
     outcome.seconds = time.monotonic() - begun
     return outcome
 

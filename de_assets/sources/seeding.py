@@ -52,6 +52,8 @@ class Seeded:
     user_changes: int = 0
     legacy_visits: int = 0
     left_out: dict[str, str] = field(default_factory=dict)
+    took_the_place: bool = False
+    """Whether a simulation gave way: what there is of it in other sources is outside the calendar now."""
 
 
 class FarFromOtherLogs(PermanentError):
@@ -146,7 +148,8 @@ def seed_access_log(settings: Settings, paths: Sequence[str], progress: Progress
         calendar.save(settings, Origin.LOGS)
         if not is_ready(settings.landing / DEVICES):
             land_devices(settings.landing, World(seed=0), calendar.start)
-    return Seeded(calendar, visits=report.visits), report
+    gave_way = recorded is not None and recorded.of == Origin.SIMULATION
+    return Seeded(calendar, visits=report.visits, took_the_place=gave_way), report
 
 
 def _hours_of(report: AccessLogReport) -> Calendar:

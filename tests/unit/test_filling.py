@@ -121,6 +121,11 @@ def test_order_and_ranges_come_from_the_graph(instance: dg.DagsterInstance, runs
     assert not any(outcome.left_out or outcome.failures or outcome.bad for outcome in outcomes.values())
 
 
+def test_every_run_has_the_tags_that_were_asked_for(instance: dg.DagsterInstance, runs: Runs) -> None:
+    list(fill(units([hours_and_days(runs)]), instance, everything, absent={}, tags={"de/volume_accepted": "moved"}))
+    assert {run.tags.get("de/volume_accepted") for run in instance.get_runs()} == {"moved"}
+
+
 def test_only_what_the_source_has_is_computed(instance: dg.DagsterInstance, runs: Runs) -> None:
     there = {*HOURS[3:6], *HOURS[30:]}
     filled(instance, hours_and_days(runs), look=lambda _: State(HOURLY, there))

@@ -20,7 +20,7 @@ from de_assets.calendar import Calendar, Origin, Recorded
 from de_assets.sources.access_log import AccessLogReport, land_access_log, merging
 from de_assets.sources.arrivals import Arrivals, ready_hours
 from de_assets.sources.landing import DEVICES, MARKER, PART, VISITS, contents_of, data_files, hour_folder, publish
-from de_assets.sources.seeding import EmptyLog, FarFromOtherLogs, seed_access_log, seed_simulation
+from de_assets.sources.seeding import EmptyLog, FarFromOtherLogs, Seeded, seed_access_log, seed_simulation
 from de_resources.settings import Settings
 
 KEY = b"sixteen bytes ok"
@@ -183,10 +183,10 @@ def home(tmp_path: Path) -> Settings:
     return Settings.from_environment({"DE_HOME": str(tmp_path / "home"), "DE_JARS": os.environ.get("DE_JARS", "")})
 
 
-def _seed(home: Settings, name: str, *lines: bytes) -> AccessLogReport:
+def _seed(home: Settings, name: str, *lines: bytes) -> Seeded:
     log = home.home.parent / name
     log.write_bytes(b"".join(lines))
-    return seed_access_log(home, [str(log)], lambda _done, _total: None)[1]
+    return seed_access_log(home, [str(log)], lambda _done, _total: None)[0]
 
 
 def _hours(start: int, end: int) -> Calendar:
@@ -237,7 +237,8 @@ def test_what_was_simulated_gives_way_to_a_log_and_is_kept(home: Settings) -> No
     seed_simulation(home, _hours(0, 2), seed=7, visits=40, progress=lambda _done, _total: None, say=lambda _what: None)
     simulated = _records(home.landing)
     assert len(simulated) == 2
-    _seed(home, "access.log", _line(FIRST, "/real"))
+    assert _seed(home, "access.log", _line(FIRST, "/real")).took_the_place
+    assert not _seed(home, "access.log", _line(FIRST, "/real")).took_the_place
     assert _records(home.landing) == {FIRST: {"/real": 1}}
     assert Recorded.find(home) == Recorded(_hours(0, 1), Origin.LOGS)
     (home.landing / f"_{VISITS}-1").rename(home.home / VISITS)
