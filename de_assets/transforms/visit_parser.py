@@ -6,6 +6,8 @@ null there. Values that are present but unusable are errors too and not nulls th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
@@ -78,20 +80,15 @@ def _judged(visits: DataFrame) -> DataFrame:
     contract = Contract.of(VisitColumns)
     texts = [column.name for column in contract.columns if isinstance(column.type, StringType)]
     broken = [
-        (F.expr(rule.violated), f"{column} is not of {rule.label}", column)
+        (F.expr(rule.violated), F.lit(f"{column} is not of {rule.label}"), F.lit(column))
         for rule in contract.rules
         for column in rule.columns
         if rule.label
     ]
-    # Few records have any: the columns are looked at in those alone.
+    # Few records have any: only in those are the columns looked at, and a record is not searched once for each of them.
     has_nul = F.col("raw").contains("\\u0000") | F.col("raw").contains("\0")
-    broken += [(has_nul & F.col(text).contains("\0"), f"{text} holds a NUL character", text) for text in texts]
-    nothing = F.lit(None).cast("string")
-    error, field = nothing, nothing
-    for condition, reason, column in reversed(broken):
-        error, field = (
-            F.when(condition, F.lit(said)).otherwise(known) for said, known in ((reason, error), (column, field))
-        )
+    with_nul = [(F.col(text).contains("\0"), F.lit(f"{text} holds a NUL character"), F.lit(text)) for text in texts]
+    error, field = _first_of(broken, *(F.when(has_nul, found) for found in _first_of(with_nul)))
     is_new = F.col(ERROR).isNull()
     return visits.withColumns(
         {ERROR: F.coalesce(ERROR, error), ERROR_FIELD: F.when(is_new, field).otherwise(F.col(ERROR_FIELD))}
@@ -142,8 +139,15 @@ def _error(valid_utf8: Column) -> tuple[Column, Column]:
         ),
         *((~_is_conceivable(c), F.lit(f"{c} {INCONCEIVABLE}"), F.lit(c)) for c in _TIMES),
     )
+    return _first_of(broken)
+
+
+def _first_of(
+    broken: Sequence[tuple[Column, Column, Column]], error: Column | None = None, field: Column | None = None
+) -> tuple[Column, Column]:
+    """Reason and field of the first condition that is true, else these."""
     nothing = F.lit(None).cast("string")
-    error, field = nothing, nothing
+    error, field = nothing if error is None else error, nothing if field is None else field
     for condition, reason, blamed in reversed(broken):
         error = F.when(condition, reason).otherwise(error)
         field = F.when(condition, blamed.cast("string")).otherwise(field)
