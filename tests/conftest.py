@@ -29,31 +29,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-snapshot", action="store_true", help="Accept the graph as it is now.")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Point every variable of the platform into a temporary folder, before any test module reads one.
+def _own_home() -> Path:
+    """Point every variable of the platform into a temporary folder; only the cache of jars is shared.
 
-    Only the cache of jars is shared.
+    Not a hook: the conftest modules of the folders below are imported before any hook runs, and with them the graph, which
+    reads its calendar from the home.
     """
-    home = Path(tempfile.mkdtemp(prefix="de-tests-"))
-    config.stash[_HOME] = home
     for name in ("LAKE_ROOT", "DE_SPARK", "DE_CALENDAR", "DAGSTER_HOME"):
         os.environ.pop(name, None)
+    home = Path(tempfile.mkdtemp(prefix="de-tests-"))
     os.environ["DE_HOME"] = str(home)
     os.environ.setdefault("DE_JARS", str(PROJECT / ".de" / "jars"))
     os.environ.setdefault("JDK_JAVA_OPTIONS", f"{SHORT_LIVED_JAVA} {INTERPRETED_PLANS}")
+    return home
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    shutil.rmtree(config.stash[_HOME], ignore_errors=True)
+HOME = _own_home()
 
 
-_HOME = pytest.StashKey[Path]()
+def pytest_unconfigure() -> None:
+    shutil.rmtree(HOME, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
-def home(request: pytest.FixtureRequest) -> Path:
+def home() -> Path:
     """DE_HOME of the test process."""
-    return request.config.stash[_HOME]
+    return HOME
 
 
 @pytest.fixture(scope="session")

@@ -51,17 +51,16 @@ def served_traffic(
     rows = by_relation(cube)
     # Of the step in this run, and of the run itself.
     attempt = 1 + context.retry_number + int(context.run.tags.get("dagster/retry_number", 0))
-    counts = dict.fromkeys((relation.name for relation in rows), 0)
     for key in context.partition_keys:
         day = date.fromisoformat(key)
         of_day: dict[Relation, Rows] = {
             r: [row for row in each if row["event_date"] == day] for r, each in rows.items()
         }
         for name, count in write_slice(database, Load(LOAD, context.run.run_id, attempt), day, of_day).items():
-            counts[name] += count
-    for name, count in counts.items():
-        metadata = {"dagster/row_count": count, "load": LOAD, "attempt": attempt, **database.description()}
-        yield dg.Output(None, name.partition(".")[2], metadata=metadata)
+            context.add_asset_metadata({"dagster/partition_row_count": count}, dg.AssetKey(name.split(".")), key)
+    for relation in rows:
+        metadata = {"load": LOAD, "attempt": attempt, **database.description()}
+        yield dg.Output(None, relation.name.partition(".")[2], metadata=metadata)
 
 
 def by_relation(cube: DataFrame) -> dict[Relation, Rows]:

@@ -39,6 +39,18 @@ class Commit:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """What lies in a table or in a part of it: live rows, and the files with their bytes."""
+
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Stored) -> Stored:
+        return Stored(self.rows + other.rows, self.files + other.files, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True)
 class TableLog:
     """A table's log as of one moment. Make a new one to see later commits."""
 
@@ -90,18 +102,22 @@ class TableLog:
         return pa.table(self.table.get_add_actions(flatten=True))
 
     def rows_by_partition(self) -> dict[tuple[Any, ...], int]:
-        """Live rows per combination of physical partition values, from the files' statistics. No scan.
+        """Live rows per combination of physical partition values, from the files' statistics. No scan."""
+        return {values: stored.rows for values, stored in self.stored_by_partition().items()}
+
+    def stored_by_partition(self) -> dict[tuple[Any, ...], Stored]:
+        """What lies in each combination of physical partition values, from the log alone.
 
         Rows under a deletion vector are not live.
         """
         columns = self.partition_columns()
         wanted = [f"partition.{c}" for c in columns]
-        counts: dict[tuple[Any, ...], int] = defaultdict(int)
+        found: dict[tuple[Any, ...], Stored] = defaultdict(Stored)
         live = self._live_rows()
-        for row in self.files().select(["path", *wanted, "num_records"]).to_pylist():
+        for row in self.files().select(["path", *wanted, "num_records", "size_bytes"]).to_pylist():
             deleted = live.get(_file_name(row["path"]), []).count(False)
-            counts[tuple(row[c] for c in wanted)] += (row["num_records"] or 0) - deleted
-        return dict(counts)
+            found[tuple(row[c] for c in wanted)] += Stored((row["num_records"] or 0) - deleted, 1, row["size_bytes"])
+        return dict(found)
 
     def _live_rows(self) -> dict[str, list[bool]]:
         """Which rows are live, by file name, for the files with a deletion vector; rows beyond the list are live."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from de_resources.contract import Contract
-from de_resources.delta.log import TableLog
+from de_resources.delta.log import Stored, TableLog
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Table, Written
 from de_resources.lineage import Lineage, column_lineage
@@ -24,6 +24,10 @@ from de_resources.lineage.column_view import to_dagster
 VIOLATIONS = "contract/violations"
 ROWS_WRITTEN = "contract/rows"
 VERSION = "delta/version"
+FILES = "delta/files"
+BYTES = "delta/bytes"
+OF_RUN = "run/"
+"""Before the name of a figure: the total of a run over several partitions, which each of them carries."""
 FILTER_ROWS_IN = "filter/rows_in"
 FILTER_CONDITIONS = "filter/conditions"
 DEAD_LETTERS_OPEN = "dead_letters/open"
@@ -33,7 +37,7 @@ PREVIEW_ROWS = 5
 def record(
     context: dg.OutputContext, table: Table, slice_: Slice | None, written: Written, frame: DataFrame, engine: str
 ) -> None:
-    """Attach metadata, rows per partition key and the data version (Delta's version) to the materialisation."""
+    """Attach metadata, what lies in each partition key, and the data version (Delta's version) to the materialisation."""
     log = table.log()
     if log is None:
         return
@@ -42,38 +46,44 @@ def record(
     context.add_output_metadata(
         {
             **_write_metadata(table, slice_, written, engine),
+            **_figures(table, slice_, written),
             **_description(table, frame, written, log),
             **_lineage_metadata(lineage, parents),
         }
     )
     step = context.step_context
-    for key, rows in rows_per_key(log, slice_, written).items():
+    for key, stored in stored_per_key(log, slice_, written).items():
         if key is None:
-            context.add_output_metadata({"dagster/row_count": rows})
+            context.add_output_metadata({"dagster/row_count": stored.rows, **_lying_there(stored)})
         else:
-            step.add_asset_metadata({"dagster/partition_row_count": rows}, context.asset_key, key)
+            entries = {"dagster/partition_row_count": stored.rows, **_lying_there(stored)}
+            step.add_asset_metadata(entries, context.asset_key, key)
     step.set_data_version(context.asset_key, dg.DataVersion(str(written.version)))
 
 
-def rows_per_key(log: TableLog, slice_: Slice | None, written: Written) -> dict[str | None, int]:
-    """Live rows per partition key, from the log; `{None: rows}` for an unpartitioned table.
+def stored_per_key(log: TableLog, slice_: Slice | None, written: Written) -> dict[str | None, Stored]:
+    """What lies in each partition key, from the log; `{None: …}` for an unpartitioned table.
 
     Where the physical layout does not follow the partition column, files cannot be attributed: a single key then gets
     the number of rows that the write counted, and a range gets nothing rather than a guess.
     """
     if slice_ is None:
-        return {None: sum(log.rows_by_partition().values())}
+        return {None: sum(log.stored_by_partition().values(), Stored())}
     columns = log.partition_columns()
     if set(slice_.columns) <= set(columns):
-        counts: dict[str | None, int] = dict.fromkeys(slice_.keys, 0)
-        for values, rows in log.rows_by_partition().items():
+        found: dict[str | None, Stored] = dict.fromkeys(slice_.keys, Stored())
+        for values, stored in log.stored_by_partition().items():
             key = slice_.key_of(dict(zip(columns, values, strict=True)))
             if key is not None:
-                counts[key] += rows
-        return counts
+                found[key] += stored
+        return found
     if len(slice_.keys) == 1 and written.rows is not None:
-        return {slice_.keys[0]: written.rows}
+        return {slice_.keys[0]: Stored(written.rows)}
     return {}
+
+
+def _lying_there(stored: Stored) -> dict[str, int]:
+    return {FILES: stored.files, BYTES: stored.bytes} if stored.files else {}
 
 
 def _write_metadata(table: Table, slice_: Slice | None, written: Written, engine: str) -> dict[str, Any]:
@@ -82,22 +92,35 @@ def _write_metadata(table: Table, slice_: Slice | None, written: Written, engine
         "dagster/uri": table.uri,
         VERSION: written.version,
         "delta/operation": written.commit.operation if written.commit else "none",
-        "duration_seconds": round(written.seconds, 3),
         "engine": engine,
-        **{f"delta/{name}": value for name, value in written.counters().items()},
         **written.details,
     }
     if slice_ is not None:
         entries["slice"] = slice_.describe()
     if written.skipped:
         entries["skipped"] = written.skipped
+    return entries
+
+
+def _figures(table: Table, slice_: Slice | None, written: Written) -> dict[str, Any]:
+    """What the write counted. Of a run over several partitions these are totals, which are named so: none is of a partition."""
+    entries: dict[str, Any] = {
+        "duration_seconds": round(written.seconds, 3),
+        **{f"delta/{name}": value for name, value in written.counters().items()},
+    }
     if written.rows is not None:
         entries[ROWS_WRITTEN] = written.rows
     if written.violations is not None and table.contract is not None:
         entries[VIOLATIONS] = dg.MetadataValue.json(dict(written.violations))
     if written.changes:
         entries["merge/changes"] = dg.MetadataValue.json(dict(written.changes))
-    return entries
+    if slice_ is None or len(slice_.keys) == 1:
+        return entries
+    totals = {f"{OF_RUN}{name}": value for name, value in entries.items()}
+    # A rule that no row of the run broke was broken in none of its partitions.
+    if VIOLATIONS in entries and not any((written.violations or {}).values()):
+        totals[VIOLATIONS] = entries[VIOLATIONS]
+    return {**totals, f"{OF_RUN}partitions": len(slice_.keys)}
 
 
 def _description(table: Table, frame: DataFrame, written: Written, log: TableLog) -> dict[str, Any]:

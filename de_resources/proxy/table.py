@@ -19,7 +19,7 @@ from de_resources.delta import overwrite as overwriting
 from de_resources.delta.literals import identifier
 from de_resources.delta.lock import local_folder
 from de_resources.delta.log import TableLog
-from de_resources.delta.metadata import rows_per_key
+from de_resources.delta.metadata import stored_per_key
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Stamp, Table, TableMissing, Written
 from de_resources.errors import PermanentError
@@ -197,8 +197,8 @@ def _predicates(frame: DataFrame, slice_: Slice | None) -> dict[str, str]:
 
 def _rows(table: Table, slice_: Slice | None, written: Written) -> dict[str, int]:
     log = table.log()
-    counted = rows_per_key(log, slice_, written) if log else {}
-    return {WHOLE if key is None else key: rows for key, rows in counted.items()}
+    found = stored_per_key(log, slice_, written) if log else {}
+    return {WHOLE if key is None else key: stored.rows for key, stored in found.items()}
 
 
 def newest_partition(table: Table, session: SparkSession) -> tuple[str, DataFrame]:

@@ -74,6 +74,44 @@ def test_the_metadata_is_complete(shop: Shop) -> None:
     assert len(preview.splitlines()) == 2 + 4
 
 
+class TestRange:
+    """A run over several partitions: numbers of a partition are the partition's own, and totals are named as such."""
+
+    ROWS: list[tuple[object, ...]] = [(i, date(2024, 1, 2 if i < 8 else 3), 1.0, None) for i in range(11)]  # noqa: RUF012
+
+    def told(self, shop: Shop, rows: list[tuple[object, ...]]) -> dict[str, dict[str, object]]:
+        result = shop.run(orders(shop, rows), keys=("2024-01-02", "2024-01-04"))
+        events = result.asset_materializations_for_node("silver__orders")
+        return {str(e.partition): {k: v.value for k, v in e.metadata.items()} for e in events}
+
+    def test_each_partition_tells_what_lies_in_it(self, shop: Shop) -> None:
+        told = self.told(shop, self.ROWS)
+        folders = {key: list((shop.root / "silver" / "orders" / f"day={key}").glob("*.parquet")) for key in told}
+        assert {key: found["dagster/partition_row_count"] for key, found in told.items()} == {
+            "2024-01-02": 8,
+            "2024-01-03": 3,
+            "2024-01-04": 0,
+        }
+        assert {key: found.get("delta/files", 0) for key, found in told.items()} == {
+            key: len(files) for key, files in folders.items()
+        }
+        assert {key: found.get("delta/bytes", 0) for key, found in told.items()} == {
+            key: sum(file.stat().st_size for file in files) for key, files in folders.items()
+        }
+
+    def test_totals_are_named_as_the_runs(self, shop: Shop) -> None:
+        for found in self.told(shop, self.ROWS).values():
+            assert found["run/contract/rows"] == 11
+            assert found["run/partitions"] == 3
+            assert found["contract/violations"] == dict.fromkeys(found["run/contract/violations"], 0)  # type: ignore[call-overload]
+            assert not {"contract/rows", "delta/files_added", "delta/bytes_added", "duration_seconds"} & found.keys()
+
+    def test_a_violation_somewhere_in_the_range_is_of_no_partition(self, shop: Shop) -> None:
+        for found in self.told(shop, [*self.ROWS, (None, date(2024, 1, 3), 1.0, None)]).values():
+            assert "contract/violations" not in found
+            assert found["run/contract/violations"]["id_present"] == 1  # type: ignore[index]
+
+
 def test_the_data_version_is_deltas_version(shop: Shop) -> None:
     definition = orders(shop, [(1, DAY, 1.0, None)])
     for _ in range(2):
