@@ -41,12 +41,17 @@ def run(
     start: Start = f"{DEFAULT.start:%Y-%m-%d}",
     follow: Follow = False,
     once: Annotated[bool, typer.Option("--once", help="End after the summary instead of serving the UI.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Compute all partitions again, also those that are up to date.")
+    ] = False,
     without_services: Annotated[
         bool, typer.Option("--without-services", help="Start no service; the engine runs inside this process.")
     ] = False,
     port: Annotated[int, typer.Option(help="Port of the UI on loopback; 0: any free one.")] = 3000,
 ) -> None:
     """Start the services, feed the sources, materialise the graph, say what happened, and serve the UI until Ctrl-C.
+
+    Partitions are computed that are missing, that read something which has changed since, or that a check did not let pass.
 
     Without a terminal it behaves as with `--once`: it ends with an exit status that says whether all went well, and
     stops what it started.
@@ -61,9 +66,8 @@ def run(
     with explained():
         try:
             with own_words(settings) as log_file:
-                good = _fill(
-                    settings, services, Feeding(log, days, visits, seed_number, start, follow), without_services
-                )
+                feeding = Feeding(log, days, visits, seed_number, start, follow)
+                good = _fill(settings, services, feeding, without_services=without_services, again=again)
                 if not good:
                     console.print(f"What libraries said meanwhile: {log_file}", highlight=False)
             if not once and sys.stdout.isatty():
@@ -76,7 +80,9 @@ def run(
     raise typer.Exit(0 if good else 1)
 
 
-def _fill(settings: Settings, services: LocalServices, feeding: Feeding, without_services: bool) -> bool:
+def _fill(
+    settings: Settings, services: LocalServices, feeding: Feeding, *, without_services: bool, again: bool
+) -> bool:
     """Services start, and the engine gets warm, while files are landed; then the whole graph is materialised."""
     with ThreadPoolExecutor(2, thread_name_prefix="start") as beside:
         if without_services:
@@ -87,7 +93,7 @@ def _fill(settings: Settings, services: LocalServices, feeding: Feeding, without
             seeded, _ = feed(feeding, services_are_up=starting.result)
             with console.status("Starting services …"):
                 absent = starting.result()
-    return _materialise(settings, absent, another_world=seeded.took_the_place)
+    return _materialise(settings, absent, another_world=seeded.took_the_place, again=again)
 
 
 def _bring_up(services: LocalServices, engine_is_up: Callable[[], object]) -> dict[str, str]:
@@ -130,11 +136,11 @@ def dagster_instance(settings: Settings) -> DagsterInstance:
     return DagsterInstance.local_temp(str(home), overrides={"compute_logs": _NO_CAPTURE})
 
 
-def _materialise(settings: Settings, absent: dict[str, str], *, another_world: bool) -> bool:
+def _materialise(settings: Settings, absent: dict[str, str], *, another_world: bool, again: bool) -> bool:
     # The definitions read the calendar that seeding has just recorded, hence the late imports.
     from de_assets.catalogue import load_locations
-    from de_assets.cli.summary import show
-    from de_assets.filling import Outcome, Unit, fill, units
+    from de_assets.cli.summary import is_stored, show
+    from de_assets.filling import Outcome, Unit, UpToDate, fill, units
     from de_assets.filling.sources import Availability
     from de_assets.filling.units import external_assets
     from de_assets.sources.landing_zone import LandingZone
@@ -161,7 +167,17 @@ def _materialise(settings: Settings, absent: dict[str, str], *, another_world: b
 
         # Other numbers than before are then what was asked for, and no news.
         tags = {ACCEPT_TAG: "a log took the place of the simulation"} if another_world else {}
-        ends = fill(chosen, instance, sources.look, absent=absent, at_once=at_once, started=started, tags=tags)
+        up_to_date = None if again else UpToDate(instance, partial(is_stored, settings))
+        ends = fill(
+            chosen,
+            instance,
+            sources.look,
+            absent=absent,
+            at_once=at_once,
+            started=started,
+            tags=tags,
+            up_to_date=up_to_date,
+        )
         for outcome in ends:
             outcomes.append(outcome)
             at_work.pop(outcome.unit, None)

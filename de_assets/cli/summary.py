@@ -46,6 +46,8 @@ def _told(outcome: Outcome) -> str:
     if held_back:
         count = "" if outcome.unit.partitions is None else f"{len(held_back)} of its partitions "
         return f"{count}held back: {next(iter(held_back.values()))}"[:80]
+    if outcome.up_to_date:
+        return f"{len(outcome.written)} written, the others up to date" if outcome.written else "up to date"
     return "written" if outcome.written else "nothing to do"
 
 
@@ -61,6 +63,13 @@ def _figures(outcome: Outcome, key: AssetKey, settings: Settings) -> tuple[str, 
         return str(len(rows)) if partitioned else "", f"{sum(rows.values()):,}", str(version)
     written = f"{outcome.rows[key]:,}" if key in outcome.rows else ""
     return str(len(outcome.written)) if partitioned and outcome.written else "", written, ""
+
+
+def is_stored(settings: Settings, key: AssetKey) -> bool:
+    """Whether the lake has the dataset. What lies elsewhere is not looked for."""
+    name = key.to_user_string()
+    uri = f"{settings.lake_root}/{name}"
+    return TableLog.open(uri) is not None or behind_a_manifest(uri, name) is not None
 
 
 def behind_a_manifest(uri: str, name: str) -> tuple[Mapping[Any, int], int] | None:

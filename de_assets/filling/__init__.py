@@ -6,5 +6,6 @@
 from de_assets.filling.execution import Outcome, run_keys
 from de_assets.filling.order import fill
 from de_assets.filling.units import Unit, units
+from de_assets.filling.up_to_date import UpToDate
 
-__all__ = ["Outcome", "Unit", "fill", "run_keys", "units"]
+__all__ = ["Outcome", "Unit", "UpToDate", "fill", "run_keys", "units"]

@@ -26,6 +26,8 @@ class Outcome:
     seconds: float = 0.0
     written: set[str] = field(default_factory=set)
     """Partition keys; `""` for assets without partitions."""
+    up_to_date: set[str] = field(default_factory=set)
+    """Partitions that were not computed again, since nothing that they read has changed."""
     rows: dict[dg.AssetKey, int] = field(default_factory=dict)
     """Rows that the runs said they wrote."""
     failures: list[str] = field(default_factory=list)

@@ -25,6 +25,8 @@ class State:
     """Partitions that hold back what lies behind them, with the reason. `""` is an asset without partitions."""
     absent: str | None = None
     """Why there is nothing of it at all."""
+    looks: Mapping[str, str] | None = None
+    """Of a source outside: a fingerprint of each partition as it is now; None where no fingerprint tells of changes."""
 
     @property
     def is_empty(self) -> bool:

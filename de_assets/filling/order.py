@@ -12,6 +12,7 @@ from dagster import AssetKey, DagsterInstance
 from de_assets.filling.execution import Outcome, run_keys
 from de_assets.filling.keys import State, Wanted, wanted
 from de_assets.filling.units import Unit, longest_ways
+from de_assets.filling.up_to_date import UpToDate
 from de_assets.ranges import key_ranges
 
 Look = Callable[[AssetKey], State]
@@ -27,12 +28,14 @@ def fill(
     at_once: int = 1,
     started: Callable[[Unit], None] = lambda _unit: None,
     tags: Mapping[str, str] = MappingProxyType({}),
+    up_to_date: UpToDate | None = None,
 ) -> Iterator[Outcome]:
     """Materialise the units once, in the order of `units`, and yield what became of each, as they end.
 
     `look` tells what is there of an external asset. `absent` maps services that do not answer to the reason. What has no
     source or no service is left out, and so is all behind it. A partition that failed, or that a blocking check holds back,
-    holds back what lies in its time downstream; everything else goes on. All runs have the `tags`.
+    holds back what lies in its time downstream; everything else goes on. All runs have the `tags`. Partitions that are
+    `up_to_date` are not computed again; without it, all are.
     """
     _configure_logging_once(instance)
     waiting, ways, states = list(chosen), longest_ways(chosen), dict[AssetKey, State]()
@@ -43,7 +46,9 @@ def fill(
             ready = [unit for unit in waiting if unit.reads.isdisjoint(unsettled)]
             for unit in sorted(ready, key=lambda u: -ways[u])[: at_once - len(running)]:
                 waiting.remove(unit)
-                running[pool.submit(_fill_one, unit, instance, dict(states), look, absent, started, tags)] = unit
+                running[
+                    pool.submit(_fill_one, unit, instance, dict(states), look, absent, started, tags, up_to_date)
+                ] = unit
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 outcome = future.result()
                 del running[future]
@@ -70,19 +75,27 @@ def _fill_one(
     absent: Mapping[str, str],
     started: Callable[[Unit], None],
     tags: Mapping[str, str],
+    up_to_date: UpToDate | None,
 ) -> Outcome:
     outcome, begun = Outcome(unit), time.monotonic()
-    found = wanted(unit, {**{key: look(key) for key in unit.parents if key not in states}, **states})
+    outside = unit.parents - states.keys()
+    states = {**{key: look(key) for key in outside}, **states}
+    found = wanted(unit, states)
     why = found.absent or next((f"{name}: {absent[name]}" for name in sorted(unit.services) if name in absent), None)
     if why is not None:
         outcome.left_out = why
         return outcome
     outcome.held_back = found.held_back
+    if up_to_date is not None and found.keys is not None:
+        outcome.up_to_date = up_to_date.partitions(unit, found.keys, states, outside)
+        found.keys = [key for key in found.keys if key not in outcome.up_to_date]
     if not (unit.partitions is None and found.held_back):
         started(unit)
         for selection in _selections(unit, found):
             if not _builds_on_bad(unit, selection, outcome):
                 run_keys(instance, unit, selection, outcome, tags)
+        if up_to_date is not None:
+            up_to_date.note(unit, states, outcome.written - outcome.failed.keys())
     outcome.seconds = time.monotonic() - begun
     return outcome
 
@@ -109,5 +122,5 @@ def _builds_on_bad(unit: Unit, selection: tuple[str, str] | None, outcome: Outco
 def _state(outcome: Outcome) -> State:
     unit = outcome.unit
     bad = {**outcome.held_back, **outcome.bad}
-    there = outcome.written - bad.keys() if unit.partitions is not None else None
+    there = (outcome.written | outcome.up_to_date) - bad.keys() if unit.partitions is not None else None
     return State(unit.partitions, there, bad, outcome.left_out)

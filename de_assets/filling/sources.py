@@ -52,8 +52,9 @@ class Availability:
             if why is not None:
                 return State(absent=why)
         if spec.metadata.get("source/folder") == VISITS:
-            closed = (hour.strftime(hourly.fmt) for hour in self.landing.closed_hours())
-            return State(hourly, {hour for hour in closed if hourly.has_partition_key(hour)})
+            looks = {hour.strftime(hourly.fmt): look for hour, look in self.landing.looks().items()}
+            known = {hour: look for hour, look in looks.items() if hourly.has_partition_key(hour)}
+            return State(hourly, set(known), looks=known)
         return State(
             spec.partitions_def if isinstance(spec.partitions_def, dg.TimeWindowPartitionsDefinition) else None
         )

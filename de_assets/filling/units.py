@@ -28,11 +28,25 @@ class Unit:
     """A run for each partition, in order: its backfill policy asks for it."""
     chained: bool = False
     """A partition builds on the one before it."""
+    checks_by_partition: tuple[dg.AssetCheckKey, ...] = ()
+    """Checks that judge each partition by itself."""
+    checks_of_all: tuple[dg.AssetCheckKey, ...] = ()
+    """Checks that judge all partitions together, or what has none."""
 
     @property
     def reads(self) -> frozenset[AssetKey]:
         """All that has to be settled before it runs."""
         return self.parents | self.optional
+
+    def readers_of(self, parent: AssetKey, above: dg.PartitionsDefinition, key: str) -> set[str]:
+        """The unit's partitions that read this partition of the parent, as their mapping says."""
+        graph = self.location.resolve_asset_graph()
+        reader = next(asset for asset in self.assets if parent in graph.get(asset).parent_keys)
+        mapping = graph.get_partition_mapping(reader, parent_asset_key=parent)
+        subset = above.empty_subset().with_partition_keys([key])
+        below = cast("dg.TimeWindowPartitionsDefinition", self.partitions)
+        found = mapping.get_downstream_partitions_for_partitions(subset, above, downstream_partitions_def=below)
+        return set(found.get_partition_keys())
 
     @property
     def name(self) -> str:
@@ -90,6 +104,7 @@ def _unit(location: Definitions, graph: AssetGraph, assets: tuple[AssetKey, ...]
         if each.name in definition.keys_by_input_name and each.metadata.get("if_missing") == "empty"
     }
     policy = nodes[0].backfill_policy
+    checks = sorted(key for key in graph.asset_check_keys if key.asset_key in assets)
     return Unit(
         assets,
         location,
@@ -99,6 +114,8 @@ def _unit(location: Definitions, graph: AssetGraph, assets: tuple[AssetKey, ...]
         cast("dg.TimeWindowPartitionsDefinition | None", nodes[0].partitions_def),
         one_by_one=policy is None or policy.max_partitions_per_run is not None,
         chained=any(node.has_self_dependency for node in nodes),
+        checks_by_partition=tuple(key for key in checks if graph.get(key).partitions_def is not None),
+        checks_of_all=tuple(key for key in checks if graph.get(key).partitions_def is None),
     )
 
 

@@ -76,6 +76,15 @@ class LandingZone(dg.ConfigurableResource):
         """The hours of visits that may be read, oldest first."""
         return closed_hours(self.path, self.readiness)
 
+    def looks(self) -> dict[datetime, str]:
+        """A fingerprint of all that a run of each closed hour reads: its folder, and what was decided about its letters."""
+        arrivals = self.arrivals()
+        return {
+            hour: " ".join([arrivals.look(hour) or "", *(file.name for file in decision_files(self.path, [hour]))])
+            for hour in arrivals.hours
+            if arrivals.is_closed(hour)
+        }
+
     def visit_lines(self, session: SparkSession, hours: Sequence[datetime]) -> DataFrame:
         """The landed lines of these hours: `payload` (binary), `source_file`, `landing_hour`.
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import dagster as dg
 import pytest
 
-from de_assets.filling import Outcome, fill, units
+from de_assets.filling import Outcome, UpToDate, fill, units
 from de_assets.filling.keys import State
 from de_assets.filling.units import external_assets, longest_ways
 from de_checks.per_key import Verdict, evaluate, spec_for
@@ -59,8 +59,9 @@ def filled(
     *,
     look: Callable[[dg.AssetKey], State] = everything,
     absent: dict[str, str] | None = None,
+    up_to_date: UpToDate | None = None,
 ) -> dict[str, Outcome]:
-    outcomes = fill(units([definitions]), instance, look, absent=absent or {})
+    outcomes = fill(units([definitions]), instance, look, absent=absent or {}, up_to_date=up_to_date)
     return {key.to_user_string(): outcome for outcome in outcomes for key in outcome.unit.assets}
 
 
@@ -270,3 +271,103 @@ def test_what_does_not_depend_on_each_other_runs_side_by_side() -> None:
     with dg.instance_for_test(overrides=quiet) as instance:
         outcomes = list(fill(units([definitions]), instance, everything, absent={}, at_once=2))
     assert [outcome.failures for outcome in outcomes] == [[], []]
+
+
+@pytest.mark.pattern("isolated_sequencer")
+class TestUpToDate:
+    """A second fill computes what is missing, what reads something newer, and what was not judged good; nothing else."""
+
+    def again(
+        self,
+        instance: dg.DagsterInstance,
+        definitions: dg.Definitions,
+        looks: dict[str, str] | None = None,
+        lost: Sequence[str] = (),
+    ) -> dict[str, Outcome]:
+        """Fill what is outdated, where the landed hours look so."""
+        found = dict.fromkeys(HOURS, "as landed") | (looks or {})
+
+        def look(_key: dg.AssetKey) -> State:
+            return State(HOURLY, set(found), looks=found)
+
+        current = UpToDate(instance, lambda key: key.to_user_string() not in lost)
+        return filled(instance, definitions, look=look, up_to_date=current)
+
+    def test_nothing_changed(self, instance: dg.DagsterInstance, runs: Runs) -> None:
+        definitions = hours_and_days(runs)
+        self.again(instance, definitions)
+        runs.computed.clear()
+        outcomes = self.again(instance, definitions)
+        assert runs.computed == [("report", ())], "what has no partitions decides by itself"
+        assert outcomes["hours"].up_to_date == set(HOURS)
+        assert outcomes["total"].up_to_date == {"2024-10-10", "2024-10-11"}
+
+    def test_a_source_that_changed_is_followed_to_the_end(self, instance: dg.DagsterInstance, runs: Runs) -> None:
+        definitions = hours_and_days(runs)
+        self.again(instance, definitions)
+        runs.computed.clear()
+        self.again(instance, definitions, looks={"2024-10-11-05:00": "one file more"})
+        assert runs.of("hours") == [("2024-10-11-05:00",)]
+        assert runs.of("days") == [("2024-10-11",)]
+        assert runs.of("total") == [("2024-10-11",)]
+        runs.computed.clear()
+        self.again(instance, definitions, looks={"2024-10-11-05:00": "one file more"})
+        assert runs.of("hours") == [], "it is known by now"
+
+    def test_what_builds_on_a_changed_partition_is_computed_from_there_on(
+        self, instance: dg.DagsterInstance, runs: Runs
+    ) -> None:
+        definitions = hours_and_days(runs)
+        self.again(instance, definitions)
+        runs.computed.clear()
+        self.again(instance, definitions, looks={"2024-10-10-05:00": "changed"})
+        assert runs.of("days") == [("2024-10-10",)]
+        assert runs.of("total") == [("2024-10-10",), ("2024-10-11",)]
+
+    def test_what_somebody_else_computed_counts(self, instance: dg.DagsterInstance, runs: Runs) -> None:
+        definitions = hours_and_days(runs)
+        self.again(instance, definitions)
+        dg.materialize(
+            [definitions.get_assets_def("hours")],
+            instance=instance,
+            partition_key="2024-10-10-07:00",
+            selection=[definitions.get_assets_def("hours")],
+        )
+        runs.computed.clear()
+        self.again(instance, definitions)
+        assert runs.of("hours") == [("2024-10-10-07:00",)], "nobody has judged it"
+        assert runs.of("days") == [("2024-10-10",)]
+
+    def test_what_a_check_did_not_let_pass_is_tried_again(self, instance: dg.DagsterInstance, runs: Runs) -> None:
+        bad = ["2024-10-10-03:00"]
+        self.again(instance, hours_and_days(runs, failing=bad))
+        runs.computed.clear()
+        outcomes = self.again(instance, hours_and_days(runs, failing=bad))
+        assert runs.of("hours") == [("2024-10-10-03:00",)]
+        assert outcomes["hours"].checks_failed == ["hours: complete [2024-10-10-03:00]"], "it is told again"
+        assert runs.of("days") == []
+        runs.computed.clear()
+        self.again(instance, hours_and_days(runs))
+        assert runs.of("hours") == [("2024-10-10-03:00",)]
+        assert runs.of("days") == [("2024-10-10",)], "which waited for it"
+
+    def test_what_failed_is_tried_again(self, instance: dg.DagsterInstance, runs: Runs) -> None:
+        self.again(instance, hours_and_days(runs, raising=["2024-10-10-03:00"]))
+        runs.computed.clear()
+        self.again(instance, hours_and_days(runs))
+        assert runs.of("hours") == [tuple(HOURS)]
+
+    def test_a_dataset_that_is_gone_is_computed_again(self, instance: dg.DagsterInstance, runs: Runs) -> None:
+        definitions = hours_and_days(runs)
+        self.again(instance, definitions)
+        runs.computed.clear()
+        self.again(instance, definitions, lost=["days"])
+        assert runs.of("hours") == []
+        assert runs.of("days") == [("2024-10-10", "2024-10-11")]
+
+    def test_a_source_that_tells_nobody_is_always_read(self, instance: dg.DagsterInstance, runs: Runs) -> None:
+        definitions, current = hours_and_days(runs), UpToDate(instance, lambda _key: True)
+        for _ in range(2):
+            runs.computed.clear()
+            filled(instance, definitions, look=everything, up_to_date=current)
+            assert runs.of("hours") == [tuple(HOURS)]
