@@ -6,7 +6,8 @@ hand. A failed hour is for people (see the sensor `alerts`), unless its producer
 
 The cursor remembers how each closed folder looked. One that looks different later is reported, as an observation of
 `sources/landed_visits` and in the tick's log. It is read again when its producer says that it has only grown, as by the next
-log of the same hour; late data then goes its way. Anything else would change published numbers silently, and is for people.
+log of the same hour, and when files of it could not be read to their end: what is missing was told, and may have been repaired.
+Late data then goes its way. Anything else would change published numbers silently, and is for people.
 
 Contiguous free hours become one run. The tables take a range in one commit, so that catching up with three days costs
 one engine session and not seventy-two; in steady operation there is one free hour, hence one run for it.
@@ -20,6 +21,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -30,6 +32,8 @@ from de_assets.partitions import CALENDAR, hourly, hours_of_calendar
 from de_assets.ranges import contiguous, range_tags
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import LANDED_VISITS
+from de_checks.damaged_files import damage_of
+from de_checks.per_key import latest_materializations
 
 VISITS = dg.AssetKey(["bronze", "visits"])
 DEAD_LETTERS = dg.AssetKey(["bronze", "visits_dead_letter"])
@@ -75,9 +79,14 @@ def visits_hour_landed(context: dg.SensorEvaluationContext, landing: LandingZone
     taken = _taken(context.instance, hours)
     looks = looks_to_take(hours, seen, taken, arrivals.look)
     read, running, failed = (known & looks.keys() for known in taken)
-    plan = make_plan(looks, seen, read, running, failed, arrivals.has_grown)
+    repairable = partial(_was_read_damaged, context.instance)
+    plan = make_plan(looks, seen, read, running, failed, lambda hour: arrivals.has_grown(hour) or repairable(hour))
     for hour in plan.changed:
-        what = "It has grown, and is read again" if hour in plan.grown else "It is not read again by itself"
+        what = (
+            "It has grown, or had damaged files, and is read again"
+            if hour in plan.grown
+            else "It is not read again by itself"
+        )
         context.log.warning("The folder of %s changed after it was read. %s.", _key(hour), what)
     waiting, outside = len(hours) - len(set().union(*taken)), len(arrivals.hours) - len(hours)
     return dg.SensorResult(
@@ -144,6 +153,12 @@ def make_plan(
     return Plan(ranges, changed, sorted(again), dict(sorted(known.items())[-WATCHED_HOURS:]))
 
 
+def _was_read_damaged(instance: dg.DagsterInstance, hour: datetime) -> bool:
+    """Whether a file of the hour could not be read to its end when it was taken in."""
+    told = latest_materializations(instance, DEAD_LETTERS, [_key(hour)])
+    return bool(damage_of(told.get(_key(hour))))
+
+
 def _taken(instance: dg.DagsterInstance, hours: Collection[datetime]) -> Taken:
     """Of these hours, those that were read, that are being read for the first time, and that failed before they were."""
     materialised = instance.get_materialized_partitions(VISITS)
@@ -165,7 +180,11 @@ def _request(hours: list[datetime], looks: Mapping[datetime, str]) -> dg.RunRequ
 
 
 def _report(hour: datetime, *, grown: bool) -> dg.AssetObservation:
-    then = "It has only grown: the hour is read again." if grown else "Launch bronze/visits for the hour to take it in."
+    then = (
+        "It has only grown, or had damaged files: the hour is read again."
+        if grown
+        else "Launch bronze/visits for the hour to take it in."
+    )
     return dg.AssetObservation(
         LANDED_VISITS,
         partition=_key(hour),

@@ -32,6 +32,7 @@ from de_assets.transforms.dead_letter import (
 )
 from de_assets.transforms.visit_parser import ERROR, ERROR_FIELD, ERROR_FILE, ERROR_LINE, parse_visits
 from de_checks.contract import contract_check
+from de_checks.damaged_files import damage_told, damaged_files_check
 from de_checks.dead_letters import dead_letter_checks
 from de_checks.freshness import completeness_check
 from de_checks.volume import volume_check
@@ -68,10 +69,11 @@ def landed_visits(
     """Parse the landed and the repaired lines of the run's hours once, and split them."""
     hours = [hourly.time_window_for_partition_key(key).start for key in context.partition_keys]
     session = spark.spark_session
-    parsed = parsed_lines(landing.visit_lines(session, hours), landing.decisions(session, hours)).persist()
+    landed = landing.visit_lines(session, hours)
+    parsed = parsed_lines(landed.lines, landing.decisions(session, hours)).persist()
     try:
-        letters = dead_letters(parsed)
-        yield dg.Output(tell_status(letters, window="landing_hour", status="status"), "dead")
+        letters = tell_status(dead_letters(parsed), window="landing_hour", status="status")
+        yield dg.Output(letters.telling(damage_told(landed.damaged)), "dead")
         yield dg.Output(understood(parsed), "valid")
     finally:
         parsed.unpersist()
@@ -125,5 +127,6 @@ checks = [
         severity=dg.AssetCheckSeverity.WARN,
     ),
     *dead_letter_checks(_VISITS, _DEAD, red_above=0.05, block_above=0.5),
+    damaged_files_check(_VISITS, _DEAD),
     completeness_check(_VISITS, allowed_delay=timedelta(hours=1)),
 ]

@@ -1,8 +1,11 @@
 """Reading the drop folder through the engine: only complete folders, as raw bytes, with their place."""
 
 import os
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from de_assets.sources.arrivals import Arrivals, closed_hours
+from de_assets.sources.damaged_files import damaged
 from de_assets.sources.decisions import DECISIONS, decision_files
 from de_assets.sources.devices_dump import check_dump
 from de_assets.sources.landing import DEVICES, VISITS, Readiness, contents_of, hour_folder
@@ -20,6 +24,7 @@ from de_resources.files import literally
 from de_resources.settings import Settings
 
 READINESS_VARIABLE = "DE_VISITS_READINESS"
+_LINE = "payload BINARY, source_file STRING, landing_hour TIMESTAMP"
 _DECISION = "letter_id STRING, kind STRING, attempt INT, raw STRING, why STRING"
 
 
@@ -42,6 +47,15 @@ class UnknownReadiness(PermanentError):
     def __init__(self, said: str) -> None:
         self.said = said
         super().__init__(f"{READINESS_VARIABLE} says `{said}`. Set it to one of: {', '.join(get_args(Readiness))}.")
+
+
+@dataclass(frozen=True)
+class Landed:
+    """The lines of some hours, and the files of which lines are missing, by hour."""
+
+    lines: DataFrame
+    damaged: Mapping[datetime, Mapping[str, str]]
+    """What is wrong with each such file, by its place."""
 
 
 class LandingZone(dg.ConfigurableResource):
@@ -85,21 +99,35 @@ class LandingZone(dg.ConfigurableResource):
             if arrivals.is_closed(hour)
         }
 
-    def visit_lines(self, session: SparkSession, hours: Sequence[datetime]) -> DataFrame:
+    def visit_lines(self, session: SparkSession, hours: Sequence[datetime]) -> Landed:
         """The landed lines of these hours: `payload` (binary), `source_file`, `landing_hour`.
 
-        Raises `FolderNotReady` when an hour is not closed. Hours without lines are silent, which is for a check to judge.
+        A compressed file that cannot be read to its end is named, and a rejected line stands for what is missing of it; what
+        can be read of it is described in `damaged_files`. Raises `FolderNotReady` when an hour is not closed. Hours without
+        lines are silent, which is for a check to judge.
         """
         arrivals = self.arrivals()
         folders = {hour: hour_folder(self.path, hour) for hour in hours}
         missing = [folder for hour, folder in folders.items() if not arrivals.is_closed(hour)]
         if missing:
             raise FolderNotReady(missing)
-        files = [str(file) for hour in folders for file in arrivals.files(hour)]
-        if not files:
-            return session.createDataFrame([], "payload BINARY, source_file STRING, landing_hour TIMESTAMP")
-        payload = F.col("value").cast("binary").alias("payload")
-        return session.read.text(literally(files)).select(payload, *_place(VISITS))
+        return self._landed(session, {file: hour for hour in folders for file in arrivals.files(hour)})
+
+    def _landed(self, session: SparkSession, files: Mapping[Path, datetime]) -> Landed:
+        damages = damaged(files)
+        whole = sorted(files.keys() - {damage.file for damage in damages})
+        # Only of these the engine may pass over what it cannot read.
+        broken_off = [damage.file for damage in damages if damage.lines]
+        frames = [*_read(session, whole), *_read(session, broken_off, ignore_corrupt=True)]
+        told: defaultdict[datetime, dict[str, str]] = defaultdict(dict)
+        rejected = []
+        for damage in damages:
+            hour, place = files[damage.file], damage.file.relative_to(self.path).as_posix()
+            told[hour][place] = damage.sentence
+            rejected.append((damage.rejected(place), place, hour))
+        if rejected or not frames:
+            frames.append(session.createDataFrame(rejected, _LINE))
+        return Landed(reduce(DataFrame.unionAll, frames), told)
 
     def decisions(self, session: SparkSession, hours: Sequence[datetime]) -> DataFrame | None:
         """What was decided about dead letters of these hours: the fields of `Decision`, `source_file`, `landing_hour`.
@@ -134,6 +162,14 @@ class LandingZone(dg.ConfigurableResource):
             raise PermanentError(
                 f"The devices' dump {error.filename} vanished while it was read. Land it again."
             ) from None
+
+
+def _read(session: SparkSession, files: Sequence[Path], *, ignore_corrupt: bool = False) -> Iterator[DataFrame]:
+    """The lines of these files, where there are any."""
+    if files:
+        reader = session.read.option("ignoreCorruptFiles", str(ignore_corrupt).lower())
+        lines = reader.text(literally([str(file) for file in files]))
+        yield lines.select(F.col("value").cast("binary").alias("payload"), *_place(VISITS))
 
 
 def _place(dataset: str) -> tuple[Column, Column]:

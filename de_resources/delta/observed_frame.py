@@ -35,6 +35,15 @@ class ObservedFrame:
         """Another frame computed from this one, which tells the same."""
         return replace(self, frame=function(self.frame))
 
+    def telling(self, more: Told) -> ObservedFrame:
+        """The same frame, which tells this as well: what was known before the write."""
+
+        def tell() -> Told:
+            told = self.tell()
+            return {start: {**told.get(start, {}), **more.get(start, {})} for start in {**told, **more}}
+
+        return replace(self, tell=tell)
+
 
 def record_told(context: dg.OutputContext, told: Told) -> None:
     """Attach what was told to the materialisations: of the window's partition, or of all that the run wrote."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from datetime import UTC
@@ -12,11 +13,14 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from de_assets.bronze.visits import checks
 from de_assets.definitions import defs
 from de_assets.partitions import CALENDAR
 from de_assets.sources.landing import hour_folder, incoming, publish
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
+
+Verdicts = dict[str, dg.AssetCheckEvaluation]
 
 pytestmark = [pytest.mark.faults, pytest.mark.pattern("dead_letter")]
 
@@ -61,27 +65,47 @@ FILES = {
     "empty.json": b"",
     "blank.json": b"\n\r\n",
 }
+RESCUED = 3
+WHOLE = gzip.compress(b"".join(visit(n) + b"\n" for n in range(100, 100 + RESCUED)))
+DAMAGED = {
+    # Without its checksum, so that all lines are before the break.
+    "broken_off.json.gz": (WHOLE[:-8], RESCUED + 1, "the compressed file is damaged from here on"),
+    "no_gzip.json.gz": (visit(200) + b"\n", 1, "the compressed file is damaged: nothing of it was read"),
+}
+PLACE = f"visits/date={HOUR:%Y-%m-%d}/hour={HOUR:%H}/"
 
 
 @pytest.fixture(scope="module")
-def settings(home: Path, engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def run(
+    home: Path, engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Settings, Verdicts]]:
     """The hour, loaded by one run of the graph."""
     assert engine.spark_session is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DE_HOME", str(tmp_path_factory.mktemp("home")))
         settings = Settings.from_environment()
         with incoming(settings.landing) as prepared:
-            for name, content in FILES.items():
+            landed = {**FILES, **{name: content for name, (content, *_) in DAMAGED.items()}}
+            for name, content in landed.items():
                 (prepared / name).write_bytes(content)
-            publish(hour_folder(settings.landing, HOUR), {name: prepared / name for name in FILES})
+            publish(hour_folder(settings.landing, HOUR), {name: prepared / name for name in landed})
         from de_assets.resources import resources
 
         with dg.instance_for_test() as instance:
             assets = [a for a in defs.assets or [] if dg.AssetKey(["bronze", "visits"]) in getattr(a, "keys", ())]
-            assert dg.materialize(
-                assets, partition_key=KEY, resources=resources(settings, engine), instance=instance
-            ).success
-        yield settings
+            # That most lines of the hour are dead letters would end the run.
+            judged = [check for check in checks if not any(spec.blocking for spec in check.check_specs)]
+            result = dg.materialize(
+                [*assets, *judged], partition_key=KEY, resources=resources(settings, engine), instance=instance
+            )
+            assert result.success
+            verdicts = {each.check_name: each for each in result.get_asset_check_evaluations()}
+        yield settings, verdicts
+
+
+@pytest.fixture
+def settings(run: tuple[Settings, Verdicts]) -> Settings:
+    return run[0]
 
 
 def rows(settings: Settings, table: str) -> list[dict[str, Any]]:
@@ -91,19 +115,34 @@ def rows(settings: Settings, table: str) -> list[dict[str, Any]]:
 
 def test_every_good_line_is_a_visit_whatever_its_neighbours_are(settings: Settings) -> None:
     visits = {row["visit_id"]: row for row in rows(settings, "visits")}
-    assert sorted(visits) == [f"v{n}" for n in range(1, len(GOOD) + 1)]
+    rescued = range(100, 100 + RESCUED)
+    assert sorted(visits) == sorted(f"v{n}" for n in [*range(1, len(GOOD) + 1), *rescued])
     assert {row["event_time"] for row in visits.values()} == {HOUR.astimezone(UTC)}
     assert visits["v8"]["page"] == "second"
 
 
 def test_every_bad_line_is_a_dead_letter_with_reason_and_place(settings: Settings) -> None:
     dead = rows(settings, "visits_dead_letter")
-    place = f"visits/date={HOUR:%Y-%m-%d}/hour={HOUR:%H}/"
-    assert {row["source_file"] for row in dead if row["payload"].strip()} == {f"{place}bad.json"}
+    of_lines = [row for row in dead if row["payload"].strip() and row["source_line"] is None]
+    assert {row["source_file"] for row in of_lines} == {f"{PLACE}bad.json"}
     reasons = {bytes(row["payload"]): row["reason"] for row in dead}
     assert {name: reasons[line] for name, (line, _) in BAD.items()} == {name: why for name, (_, why) in BAD.items()}
 
 
 def test_lines_in_are_rows_out(settings: Settings) -> None:
     lines = len(GOOD) + len(BAD) + 2  # the two blank ones
+    lines += RESCUED + len(DAMAGED)
     assert len(rows(settings, "visits")) + len(rows(settings, "visits_dead_letter")) == lines
+
+
+def test_a_damaged_file_is_a_dead_letter_with_the_place_where_it_breaks_off(settings: Settings) -> None:
+    letters = {row["source_file"]: row for row in rows(settings, "visits_dead_letter") if row["source_line"]}
+    told = {name: (letters[f"{PLACE}{name}"]["source_line"], letters[f"{PLACE}{name}"]["reason"]) for name in DAMAGED}
+    assert told == {name: (line, reason) for name, (_, line, reason) in DAMAGED.items()}
+    assert len({row["letter_id"] for row in letters.values()}) == len(letters) == len(DAMAGED)
+
+
+def test_a_check_names_the_damaged_files_and_holds_nothing_back(run: tuple[Settings, Verdicts]) -> None:
+    verdict = run[1]["files_are_whole"]
+    assert (verdict.passed, verdict.severity, verdict.blocking) == (False, dg.AssetCheckSeverity.ERROR, False)
+    assert all(f"`{PLACE}{name}`" in (verdict.description or "") for name in DAMAGED)

@@ -20,6 +20,7 @@ from de_assets.partitions import CALENDAR, hourly
 from de_assets.sources.arrivals import Arrivals
 from de_assets.sources.landing import MARKER, PART, hour_folder
 from de_assets.sources.landing_zone import LandingZone
+from de_checks.damaged_files import DAMAGED_FILES
 
 START = CALENDAR.start
 pytestmark = pytest.mark.pattern("readiness_marker")
@@ -34,7 +35,10 @@ def landed_visits(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeR
     """The real keys and calendar without the engine."""
     if "breaks" in context.run.tags:
         raise dg.Failure("broken on purpose")
-    yield dg.MaterializeResult(asset_key=DEAD_LETTERS)
+    yield dg.MaterializeResult(
+        asset_key=DEAD_LETTERS,
+        metadata={DAMAGED_FILES: dg.MetadataValue.json({"a.gz": "damaged"})} if "damaged" in context.run.tags else {},
+    )
     yield dg.MaterializeResult(asset_key=VISITS)
 
 
@@ -185,6 +189,22 @@ def test_closed_hour_that_has_only_grown_is_reported_and_read_again(drop: Drop, 
     assert (requested(again), again.asset_events) == ([], []), "once"
     drop.land(0, "rewritten\n")
     assert requested(drop.tick()) == [], "what does not say that it has grown is for people"
+
+
+def test_an_hour_whose_files_were_damaged_is_read_again_when_they_change(drop: Drop) -> None:
+    for number in (0, 1):
+        drop.land(number)
+        [request] = drop.tick().run_requests
+        assert drop.launch(request, **({"damaged": ""} if number == 0 else {}))
+    assert requested(drop.tick()) == [], "as long as nobody repairs it"
+    for number in (0, 1):
+        drop.land(number, "repaired\n")
+    result = drop.tick()
+    assert requested(result) == [(key(0), key(0))], "what was read to its end is for people"
+    assert [event.partition for event in result.asset_events] == [key(0), key(1)]
+    assert drop.launch(result.run_requests[0])
+    drop.land(0, "changed\n")
+    assert requested(drop.tick()) == [], "it was read to its end since"
 
 
 def test_more_grown_hours_than_a_tick_requests_are_left_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def test_decisions_take_part_over_the_shared_engine(session: SparkSession, tmp_p
     land(tmp_path, HOUR, [Decision(html, Kind.REPAIRED, 1, raw=mended), Decision(bytes_, Kind.DISCARDED, 0, why="old")])
 
     zone = LandingZone(root=str(tmp_path), visits_readiness="marker")
-    parsed = parsed_lines(zone.visit_lines(session, [HOUR]), zone.decisions(session, [HOUR]))
+    parsed = parsed_lines(zone.visit_lines(session, [HOUR]).lines, zone.decisions(session, [HOUR]))
     valid = [(row.visit_id, row.was_dead_lettered) for row in understood(parsed).collect()]
     assert sorted(valid) == [("mended", True), ("v", False)]
     observed = tell_status(dead_letters(parsed), window="landing_hour", status="status")

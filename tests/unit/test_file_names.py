@@ -29,7 +29,7 @@ def landed(tmp_path: Path) -> Path:
 
 @pytest.mark.pattern("incremental_loader")
 def test_each_file_of_an_hour_is_read_once(engine: SparkEngine, landed: Path) -> None:
-    lines = LandingZone(root=str(landed)).visit_lines(engine.spark_session, [HOUR]).collect()
+    lines = LandingZone(root=str(landed)).visit_lines(engine.spark_session, [HOUR]).lines.collect()
     assert sorted(bytes(row["payload"]).decode() for row in lines) == sorted(NAMES)
     assert len({row["source_file"] for row in lines}) == len(NAMES)
     assert {row["landing_hour"].hour for row in lines} == {7}
