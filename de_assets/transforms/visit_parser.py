@@ -7,6 +7,7 @@ null there. Values that are present but unusable are errors too and not nulls th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from secrets import token_hex
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -25,8 +26,11 @@ _JSON = (
     "context STRUCT<referral: STRING, ad_id: STRING, user: STRUCT<ip: STRING, login: STRING, connected_since: STRING>, "
     "technical: STRUCT<browser: STRING, browser_version: STRING, network_type: STRING, device_type: STRING, "
     "device_version: STRING, is_bot: BOOLEAN>>, "
-    "rejected STRUCT<raw: STRING, reason: STRING, line: BIGINT, file: STRING>, _corrupt STRING"
+    "rejected STRUCT<raw: STRING, reason: STRING, line: BIGINT, file: STRING>, _end STRING, _corrupt STRING"
 )
+# The reader stops after one object, whatever follows it. What it has to find last is therefore put into the object's end; a
+# record cannot know it, and so cannot pretend that it is over.
+_END = token_hex(8)
 _NESTED = {
     "referral": "context.referral",
     "ad_id": "context.ad_id",
@@ -54,7 +58,7 @@ def parse_visits(records: DataFrame, payload: str) -> DataFrame:
     checked = records.withColumn("_is_text", F.is_valid_utf8(text))
     prepared = checked.withColumn("raw", F.when(F.col("_is_text"), text).otherwise(F.make_valid_utf8(text)))
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
-    read = prepared.withColumn("_json", F.from_json(F.col("raw"), _JSON, options))
+    read = prepared.withColumn("_json", F.from_json(_ended(F.col("raw")), _JSON, options))
     # Converted in a step of their own, because the value and what is wrong with it both need them.
     parsed = read.withColumns({_converted(c): _moment(F.trim(_source(c))) for c in _TIMES})
     error, field = _error(F.col("_is_text"))
@@ -95,6 +99,19 @@ def _judged(visits: DataFrame) -> DataFrame:
     )
 
 
+def _ended(text: Column) -> Column:
+    """The object that the text is, with `_end` as its last member. What does not end as an object does gets none."""
+    # Trimming looks at every sign of a text, which few need.
+    trimmed = F.rtrim(text, F.lit(" \t\r\n"))
+    return F.when(text.endswith("}"), _with_end(text)).when(trimmed.endswith("}"), _with_end(trimmed)).otherwise(text)
+
+
+def _with_end(text: Column) -> Column:
+    # Cut as bytes: the signs of a text have to be counted.
+    without_brace = F.substring(text.cast("binary"), F.lit(1), F.octet_length(text) - 1).cast("string")
+    return F.concat(without_brace, F.lit(f',"_end":"{_END}"}}'))
+
+
 def _rejected() -> Column:
     return F.coalesce(F.trim(F.col("_json.rejected.reason")), F.lit("")) != ""
 
@@ -128,7 +145,7 @@ def _error(valid_utf8: Column) -> tuple[Column, Column]:
         (~valid_utf8, F.lit("the bytes are not UTF-8"), F.lit(None)),
         (_rejected(), F.col("_json.rejected.reason"), F.lit(None)),
         (
-            F.col("_json").isNull() | F.col("_json._corrupt").isNotNull(),
+            ~F.col("_json._end").eqNullSafe(_END) | F.col("_json._corrupt").isNotNull(),
             F.lit("not a JSON object of the expected form"),
             F.lit(None),
         ),
