@@ -8,6 +8,8 @@ from datetime import timedelta
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from de_assets.transforms.stated_time import conceivable_time
+
 ERROR = "error"
 CLOCKS_DIFFER = timedelta(hours=1)
 """How far an application's clock may be ahead of the database's before its time is not believed."""
@@ -26,7 +28,8 @@ def parse_changes(
     """The change of each record with a binary column `payload`; records without a value (tombstones) are left out.
 
     Adds `operation` (r, c, u, d), `key` and `columns` as text from the row after the change, or before a deletion,
-    `changed_at` (what the application said, else the row's own `stamp`, else the commit's time), `commit_time`, `commit_lsn`,
+    `changed_at` (what the application said, else the row's own `stamp`, else the commit's time; what states no date, or none
+    that every reader can hold, is passed over), `commit_time`, `commit_lsn`,
     `sequence`, `before` and `after` as JSON, `delay_ms` from commit to `append_time`, and `error`: null where the record was
     understood. Of one that was not, all of these are null but the error. Nothing raises.
     """
@@ -37,11 +40,11 @@ def parse_changes(
     told = read.withColumns(
         {
             "_row": row,
-            "_commit_time": F.col("_c.source.commit_time").try_cast("timestamp"),
+            "_commit_time": conceivable_time(F.col("_c.source.commit_time")),
             "_changed_at": F.coalesce(
-                F.col("_c.source.event_time").try_cast("timestamp"),
-                F.when(F.col("_c.op") != "d", row[stamp].try_cast("timestamp")),
-                F.col("_c.source.commit_time").try_cast("timestamp"),
+                conceivable_time(F.col("_c.source.event_time")),
+                F.when(F.col("_c.op") != "d", conceivable_time(row[stamp])),
+                conceivable_time(F.col("_c.source.commit_time")),
             ),
         }
     ).withColumn(ERROR, _error(key, columns))

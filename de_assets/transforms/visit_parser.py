@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from de_assets.contracts.visits import VisitColumns
+from de_assets.transforms.stated_time import conceivable, stated_time
 from de_resources.contract import Contract
-from de_resources.moments import EARLIEST, INCONCEIVABLE, LATEST
+from de_resources.moments import INCONCEIVABLE
 
 REQUIRED = ("visit_id", "event_time", "user_id", "page")
 ERROR, ERROR_FIELD, ERROR_LINE, ERROR_FILE = "error", "error_field", "error_line", "error_file"
@@ -60,7 +61,7 @@ def parse_visits(records: DataFrame, payload: str) -> DataFrame:
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
     read = prepared.withColumn("_json", F.from_json(_ended(F.col("raw")), _JSON, options))
     # Converted in a step of their own, because the value and what is wrong with it both need them.
-    parsed = read.withColumns({_converted(c): _moment(F.trim(_source(c))) for c in _TIMES})
+    parsed = read.withColumns({_converted(c): stated_time(F.trim(_source(c))) for c in _TIMES})
     error, field = _error(F.col("_is_text"))
     # Only what says why was rejected: anybody can write an empty object.
     rejected = F.when(_rejected(), F.col("_json.rejected"))
@@ -116,12 +117,6 @@ def _rejected() -> Column:
     return F.coalesce(F.trim(F.col("_json.rejected.reason")), F.lit("")) != ""
 
 
-def _moment(text: Column) -> Column:
-    """The moment of a text that has a date. Spark reads `10:05` as today's, and `2024` as its first day."""
-    has_date = (F.substring(text, 5, 1) == "-") & (F.substring(text, 8, 1) == "-")
-    return F.when(has_date, text.try_cast("timestamp"))
-
-
 def _source(column: str) -> Column:
     return F.col(f"_json.{_NESTED.get(column, column)}")
 
@@ -135,8 +130,7 @@ def _value(column: str) -> Column:
 
 
 def _is_conceivable(column: str) -> Column:
-    earliest, latest = (F.lit(end.isoformat()).cast("timestamp") for end in (EARLIEST, LATEST))
-    return (F.col(_converted(column)) >= earliest) & (F.col(_converted(column)) < latest)
+    return conceivable(F.col(_converted(column)))
 
 
 def _error(valid_utf8: Column) -> tuple[Column, Column]:

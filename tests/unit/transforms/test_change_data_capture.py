@@ -68,6 +68,18 @@ def test_the_kinds_of_change_and_their_times(spark: SparkSession) -> None:
     assert [(row.commit_lsn, row.sequence) for row in (created, updated, deleted)] == [(1, 0), (2, 0), (3, 0)]
 
 
+@pytest.mark.parametrize("said", ["10:05", "T10:05:00Z", "2024", "2024-06", "0001-01-01T00:00:00Z", "2263-01-01"])
+def test_a_time_that_states_no_date_or_an_inconceivable_one_gives_way_to_the_commits(
+    spark: SparkSession, said: str
+) -> None:
+    """`10:05` would be today's, and another day's in tomorrow's rerun."""
+    row_of_that_time = {**user("a", 1), "updated_at": said}
+    by_row, by_application = understood(
+        spark, produced(("I", None, row_of_that_time, None), ("U", row_of_that_time, row_of_that_time, said))
+    )
+    assert [(row.changed_at, row.error) for row in (by_row, by_application)] == [(by_row.commit_time, None)] * 2
+
+
 def without(envelope: bytes | None, *path: str, value: Any = None) -> bytes:
     told = json.loads(envelope or b"")
     inner = told
@@ -89,6 +101,7 @@ def test_what_is_not_understood_is_explained_and_keeps_nothing_but_its_place(spa
         without(good, "after", "id"): "id is missing",
         without(good, "source", "commit_lsn"): "it does not say its position",
         without(good, "source", "commit_time", value="soon"): "commit_time is no timestamp",
+        without(good, "source", "commit_time", value="10:05"): "commit_time is no timestamp",
         without(
             good, "source", "unchanged", value=["email"]
         ): "a large value was not sent: the table needs REPLICA IDENTITY FULL",
