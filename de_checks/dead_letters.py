@@ -34,9 +34,10 @@ def dead_letter_checks(
     `<name>_are_few` turns red above `red_above` and holds nothing back. `<name>_do_not_prevail` turns red above
     `block_above` and is blocking: when most of the input cannot be understood, the few rows that were are no picture of
     it. Fewer than `at_least` dead letters are never red: one bad line in a quiet night is no news. Where they are all that
-    came, as when an error page landed in place of an hour, the first check warns. A partition into which nothing came
-    passes. A person lets a partition go on by executing the blocking check with the run tag `de/dead_letters_accepted` and
-    the reason as its value; the verdict records it.
+    came, as when an error page landed in place of an hour, the first check warns: one line cannot be told from a scanner's
+    in a quiet hour, and a single record is no reason to stop a day. A partition into which nothing came passes. A person lets
+    a partition go on by executing the blocking check with the run tag `de/dead_letters_accepted` and the reason as its value;
+    the verdict records it.
 
     The two assets share their partitions and are written by the same step, dead letters first. A rerun judges the newest
     materialisations. Metadata of a verdict: `valid`, `dead`, `share`, and
@@ -84,6 +85,11 @@ def _check(
         yield from evaluate(context, spec, judge)
 
     return share_of_dead_letters
+
+
+def nothing_was_understood(valid: Materialized | None, dead: Materialized | None) -> bool:
+    """Whether what came to a partition are dead letters, and nothing else."""
+    return bool(valid and dead and valid.rows_of_run == 0 and dead.rows_of_run)
 
 
 def noted_when_nothing_was_understood(verdict: Verdict) -> Verdict:

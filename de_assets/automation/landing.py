@@ -6,7 +6,8 @@ hand. A failed hour is for people (see the sensor `alerts`), unless its producer
 
 The cursor remembers how each closed folder looked. One that looks different later is reported, as an observation of
 `sources/landed_visits` and in the tick's log. It is read again when its producer says that it has only grown, as by the next
-log of the same hour, and when files of it could not be read to their end: what is missing was told, and may have been repaired.
+log of the same hour, and when files of it could not be read to their end, or nothing of it was
+understood, as of an error page in its place: what is missing was told, and may have been repaired.
 Late data then goes its way. Anything else would change published numbers silently, and is for people.
 
 Contiguous free hours become one run. The tables take a range in one commit, so that catching up with three days costs
@@ -33,6 +34,7 @@ from de_assets.ranges import contiguous, range_tags
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import LANDED_VISITS
 from de_checks.damaged_files import damage_of
+from de_checks.dead_letters import nothing_was_understood
 from de_checks.per_key import latest_materializations
 
 VISITS = dg.AssetKey(["bronze", "visits"])
@@ -79,11 +81,11 @@ def visits_hour_landed(context: dg.SensorEvaluationContext, landing: LandingZone
     taken = _taken(context.instance, hours)
     looks = looks_to_take(hours, seen, taken, arrivals.look)
     read, running, failed = (known & looks.keys() for known in taken)
-    repairable = partial(_was_read_damaged, context.instance)
+    repairable = partial(_was_not_all_read, context.instance)
     plan = make_plan(looks, seen, read, running, failed, lambda hour: arrivals.has_grown(hour) or repairable(hour))
     for hour in plan.changed:
         what = (
-            "It has grown, or had damaged files, and is read again"
+            "It has grown, or was not all read, and is read again"
             if hour in plan.grown
             else "It is not read again by itself"
         )
@@ -153,10 +155,11 @@ def make_plan(
     return Plan(ranges, changed, sorted(again), dict(sorted(known.items())[-WATCHED_HOURS:]))
 
 
-def _was_read_damaged(instance: dg.DagsterInstance, hour: datetime) -> bool:
-    """Whether a file of the hour could not be read to its end when it was taken in."""
-    told = latest_materializations(instance, DEAD_LETTERS, [_key(hour)])
-    return bool(damage_of(told.get(_key(hour))))
+def _was_not_all_read(instance: dg.DagsterInstance, hour: datetime) -> bool:
+    """Whether a file of the hour could not be read to its end when it was taken in, or nothing of what came was understood."""
+    key = _key(hour)
+    visits, letters = (latest_materializations(instance, asset, [key]).get(key) for asset in (VISITS, DEAD_LETTERS))
+    return bool(damage_of(letters)) or nothing_was_understood(visits, letters)
 
 
 def _taken(instance: dg.DagsterInstance, hours: Collection[datetime]) -> Taken:
@@ -181,7 +184,7 @@ def _request(hours: list[datetime], looks: Mapping[datetime, str]) -> dg.RunRequ
 
 def _report(hour: datetime, *, grown: bool) -> dg.AssetObservation:
     then = (
-        "It has only grown, or had damaged files: the hour is read again."
+        "It has only grown, or was not all read: the hour is read again."
         if grown
         else "Launch bronze/visits for the hour to take it in."
     )

@@ -37,9 +37,13 @@ def landed_visits(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeR
         raise dg.Failure("broken on purpose")
     yield dg.MaterializeResult(
         asset_key=DEAD_LETTERS,
-        metadata={DAMAGED_FILES: dg.MetadataValue.json({"a.gz": "damaged"})} if "damaged" in context.run.tags else {},
+        metadata={
+            "dagster/partition_row_count": int(context.run.tags.get("letters", "0")),
+            **({DAMAGED_FILES: dg.MetadataValue.json({"a.gz": "damaged"})} if "damaged" in context.run.tags else {}),
+        },
     )
-    yield dg.MaterializeResult(asset_key=VISITS)
+    rows = int(context.run.tags.get("rows", "1"))
+    yield dg.MaterializeResult(asset_key=VISITS, metadata={"dagster/partition_row_count": rows})
 
 
 DEFS = dg.Definitions(assets=[landed_visits], sensors=[visits_hour_landed])
@@ -205,6 +209,15 @@ def test_an_hour_whose_files_were_damaged_is_read_again_when_they_change(drop: D
     assert drop.launch(result.run_requests[0])
     drop.land(0, "changed\n")
     assert requested(drop.tick()) == [], "it was read to its end since"
+
+
+@pytest.mark.parametrize(("rows", "letters", "again"), [("0", "1", True), ("0", "0", False), ("1", "1", False)])
+def test_an_hour_that_comes_after_its_error_page_is_read(drop: Drop, rows: str, letters: str, *, again: bool) -> None:
+    drop.land(0, "<html><body>503, try later</body></html>\n")
+    assert drop.launch(drop.tick().run_requests[0], rows=rows, letters=letters)
+    assert requested(drop.tick()) == []
+    drop.land(0, "{}\n" * 40)
+    assert requested(drop.tick()) == ([(key(0), key(0))] if again else [])
 
 
 def test_more_grown_hours_than_a_tick_requests_are_left_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
