@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from de_checks.patterns import carries
 from de_checks.subject import Subject, spec_of
-from de_resources.delta.literals import identifier
+from de_resources.delta.identifiers import identifier
 from de_resources.lake import Lake
 
 Counts = Mapping[int, int]

@@ -18,7 +18,7 @@ from de_checks.per_key import Key
 from de_resources.balanced import balanced
 from de_resources.contract import ROWS, Contract
 from de_resources.delta.attribution import KeyGroups
-from de_resources.delta.literals import identifier
+from de_resources.delta.identifiers import identifier
 from de_resources.delta.slices import Slice
 from de_resources.rules import Rule
 

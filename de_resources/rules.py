@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from de_resources.delta.literals import identifier, literal
+from de_resources.delta.identifiers import identifier
+from de_resources.delta.literals import literal
 from de_resources.errors import PermanentError
 
 

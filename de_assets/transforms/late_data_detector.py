@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from de_resources.delta.literals import identifier
+from de_resources.delta.identifiers import identifier
 
 LATENESS = "lateness_seconds"
 

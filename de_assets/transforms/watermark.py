@@ -24,7 +24,7 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from de_resources.delta.literals import identifier
+from de_resources.delta.identifiers import identifier
 
 BATCH = "batch"
 WATERMARK = "watermark"

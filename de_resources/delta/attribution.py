@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
 
 from de_resources.delta.dimensions import Box, Dimension, Members, TimeRange, instant, value_like
-from de_resources.delta.literals import identifier
+from de_resources.delta.identifiers import identifier
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

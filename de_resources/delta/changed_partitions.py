@@ -83,6 +83,8 @@ def changed_partitions(log: TableLog, since: int = -1) -> ChangedPartitions:
     columns = log.partition_columns()
     if not columns:
         raise NoPartitions(log.table.table_uri)
+    names = log.stored_names()
+    stored = [names[c] for c in columns]
     filesystem = PyFileSystem(DeltaStorageHandler.from_table(log.table._table))
     first, changed, gone_before = since + 1, dict[Values, Change](), None
     if first <= log.version and (kept := _oldest_kept(filesystem, first, log.version)) > first:
@@ -91,7 +93,7 @@ def changed_partitions(log: TableLog, since: int = -1) -> ChangedPartitions:
     for version in range(first, log.version + 1):
         actions = list(_actions(filesystem, version))
         change = _change(version, actions)
-        changed |= dict.fromkeys(_touched(actions, columns), change)
+        changed |= dict.fromkeys(_touched(actions, stored), change)
     return ChangedPartitions(str(log.table.metadata().id), log.version, changed, gone_before)
 
 

@@ -16,7 +16,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from de_resources.delta.literals import Scalar, clock_literal, identifier, literal
+from de_resources.delta.identifiers import identifier
+from de_resources.delta.literals import Scalar, clock_literal, literal
 from de_resources.errors import PermanentError
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from de_resources.contract import ROWS, Contract
-from de_resources.delta.literals import identifier
+from de_resources.delta.identifiers import identifier, type_text
 from de_resources.delta.slices import Slice
 from de_resources.errors import PermanentError
 
@@ -63,7 +63,7 @@ def conform(frame: DataFrame, table: str, declared: StructType, *, allow_new: bo
     mistyped = {
         c: (actual[c].simpleString(), t.simpleString())
         for c, t in wanted.items()
-        if c in actual and actual[c].simpleString() != t.simpleString()
+        if c in actual and type_text(actual[c]) != type_text(t)
     }
     if missing or mistyped or (new and not allow_new):
         raise SchemaMismatch(table, missing, [] if allow_new else new, mistyped)

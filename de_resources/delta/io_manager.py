@@ -51,7 +51,7 @@ from de_resources.delta import stream as streaming
 from de_resources.delta.asset_settings import require_supported, settings_of
 from de_resources.delta.crash_points import reach
 from de_resources.delta.frames import conform
-from de_resources.delta.literals import identifier
+from de_resources.delta.identifiers import identifier, require_folder_name
 from de_resources.delta.lock import commit_lock
 from de_resources.delta.merge_rule import merge_rule
 from de_resources.delta.metadata import record
@@ -134,7 +134,7 @@ class DeltaTables(CustomDbIOManager):
         layer = metadata.get("schema") or self._schema or (path[-2] if len(path) > 1 else "public")
         name = metadata.get("root_name") or path[-1]
         for what, part in (("layer", layer), ("dataset", name)):
-            identifier(part, what=what)  # both become folders: nothing that climbs out of the lake's root
+            require_folder_name(part, what)  # both become folders: nothing that climbs out of the lake's root
         columns = (context.definition_metadata or {}).get("columns")
         return TableSlice(table=name, schema=layer, database=self._database, columns=columns)
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from de_resources.balanced import balanced
-from de_resources.delta.literals import identifier
+from de_resources.delta.identifiers import identifier
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Table
 from de_resources.errors import PermanentError

@@ -97,6 +97,11 @@ class TableLog:
         columns: list[str] = self.table.metadata().partition_columns
         return columns
 
+    def stored_names(self) -> dict[str, str]:
+        """Each column's name in the files and in the log's own actions: another one where the table maps its names."""
+        fields = self.table.schema().fields
+        return {f.name: str(f.metadata.get("delta.columnMapping.physicalName", f.name)) for f in fields}
+
     def files(self) -> pa.Table:
         """One row per live file: `path`, `size_bytes`, `num_records`, `partition.<column>`, statistics."""
         return pa.table(self.table.get_add_actions(flatten=True))
@@ -137,16 +142,19 @@ class TableLog:
             return []
         newest = max(files, key=lambda f: (f["modification_time"], f["num_records"] or 0))
         partition = {c: newest[f"partition.{c}"] for c in self.partition_columns()}
+        stored_names = self.stored_names()
         live = self._live_rows().get(_file_name(newest["path"]), [])
         filesystem = PyFileSystem(DeltaStorageHandler.from_table(self.table._table))
         # The log URL-encodes a path once; the file's name on disk is the decoded form.
         with filesystem.open_input_file(unquote(newest["path"])) as handle:
             stored = pq.ParquetFile(handle)
-            names = [c for c in columns if c in stored.schema_arrow.names]
+            names = [n for c in columns if (n := stored_names.get(c, c)) in stored.schema_arrow.names]
             batch = next(stored.iter_batches(batch_size=len(live) + limit, columns=names), None)
         stored_rows = batch.to_pylist() if batch is not None else []
         rows = [row for i, row in enumerate(stored_rows) if i >= len(live) or live[i]][:limit]
-        return [{c: (partition[c] if c in partition else row.get(c)) for c in columns} for row in rows]
+        return [
+            {c: (partition[c] if c in partition else row.get(stored_names.get(c, c))) for c in columns} for row in rows
+        ]
 
 
 def _file_name(path: str) -> str:

@@ -25,8 +25,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantT
 from de_resources.balanced import balanced
 from de_resources.delta import frames
 from de_resources.delta.crash_points import reach
+from de_resources.delta.identifiers import identifier
 from de_resources.delta.key_elsewhere import require_nowhere_else, told
-from de_resources.delta.literals import identifier, literal
+from de_resources.delta.literals import literal
 from de_resources.delta.refusals import ConcurrentWrite, refusal
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Stamp, Table, Written
@@ -98,6 +99,18 @@ class IncomparableColumn(PermanentError):
         )
 
 
+class UnmergeableLayout(PermanentError):
+    """A table that is stored by a column whose name Delta's MERGE does not find."""
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        self.table, self.columns = table, columns
+        super().__init__(
+            f"Cannot merge into `{table}`: it is stored by {', '.join(map(repr, columns))}, and Delta's MERGE finds no "
+            "partition column with a dot or a back-tick in its name. Nothing was written. Rename the column, or store the "
+            "table without partitions (`partitioned_by`: [])."
+        )
+
+
 def merge(
     session: SparkSession,
     table: Table,
@@ -113,12 +126,13 @@ def merge(
 
     Raises `UnmergeableRows` for null keys and ties, within the frame or with the table, `RowsOutsideSlice` for rows that
     the run does not own, `KeyElsewhere` for new rows whose key is in a partition that the run does not own,
-    `IncomparableColumn` for a map.
+    `IncomparableColumn` for a map, `UnmergeableLayout` for a partition column that MERGE does not find.
     A rerun finds nothing to change and commits nothing. `evolve` lets the table gain columns. `ground` takes the place
     of the table's present rows.
     """
     _require_columns(rule, frame.columns, table.name)
     _require_comparable(frame.schema, table.name)
+    _require_layout(table)
     started = time.monotonic()
     reach("before_write", table.name)
     table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
@@ -180,6 +194,13 @@ def _require_columns(rule: MergeRule, columns: Sequence[str], table: str) -> Non
             f"The merge into `{table}` needs {', '.join(missing)}, and the frame has {', '.join(columns)}. "
             "Correct the key, `merge_order` or `merge_deleted`."
         )
+
+
+def _require_layout(table: Table) -> None:
+    log = table.log()
+    unfit = [c for c in (log.partition_columns() if log else table.partitioned_by) if "." in c or "`" in c]
+    if unfit:
+        raise UnmergeableLayout(table.name, unfit)
 
 
 def _require_comparable(schema: StructType, table: str) -> None:
@@ -337,9 +358,13 @@ def _statement(table: Table, changes: DataFrame, rule: MergeRule, slice_: Slice 
         f"WHEN NOT MATCHED AND s.{CHANGE} IN ({', '.join(map(literal, _NEW))}) THEN INSERT ({names}) VALUES ({values})",
     ]
     evolution = "WITH SCHEMA EVOLUTION " if evolve else ""
-    # Python fills `{changes}`, so that the braces of a location have to be doubled.
-    target = table.sql.replace("{", "{{").replace("}", "}}")
-    return f"MERGE {evolution}INTO {target} t USING {{changes}} s ON {on} {' '.join(clauses)}"
+    head, tail = f"MERGE {evolution}INTO {table.sql} t USING ", f" s ON {on} {' '.join(clauses)}"
+    # Python fills `{changes}`, so that the braces of a location or a name have to be doubled.
+    return f"{_doubled(head)}{{changes}}{_doubled(tail)}"
+
+
+def _doubled(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 @contextmanager

@@ -12,7 +12,9 @@ from de_resources.contract import Contract
 from de_resources.delta.merge import MergeRule, Ties, Vanished
 from de_resources.errors import PermanentError
 
-_EQUALITY = re.compile(r"^\s*(\w+)\.(\w+)\s*=\s*(\w+)\.(\w+)\s*$")
+_NAME = r"(\w+|`(?:[^`]|``)+`)"
+_EQUALITY = re.compile(rf"\s*(\w+)\.{_NAME}\s*=\s*(\w+)\.{_NAME}\s*")
+_TERMS = re.compile(r"\s+AND\s+(?=(?:[^`]*`[^`]*`)*[^`]*$)", re.IGNORECASE)  # not between the quotes of a name
 
 
 def merge_rule(metadata: Mapping[str, Any], contract: Contract | None, config: MergeConfig | None) -> MergeRule:
@@ -57,12 +59,16 @@ def _key(declared: Sequence[str] | None, predicate: str | None, contract: Contra
 
 def _columns_of(predicate: str) -> Sequence[str]:
     columns = []
-    for term in re.split(r"\s+AND\s+", predicate.strip(), flags=re.IGNORECASE):
-        match = _EQUALITY.match(term)
+    for term in _TERMS.split(predicate.strip()):
+        match = _EQUALITY.fullmatch(term)
         if match is None or match[2] != match[4] or match[1] == match[3]:
             raise PermanentError(
                 f"The merge predicate term {term!r} is not an equality of one column in source and target "
                 "(`s.id = t.id`). Name the key columns in `merge_keys`."
             )
-        columns.append(match[2])
+        columns.append(_unquoted(match[2]))
     return columns
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name

@@ -145,14 +145,14 @@ def _plain_schema(frame: DataFrame) -> dg.TableSchema:
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], contract: Contract | None) -> str:
     """A few rows for people: personal values masked, long ones cut, control characters and table signs removed."""
-    head = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    head = [f"| {' | '.join(map(_cell, columns))} |", f"|{'---|' * len(columns)}"]
     shown = [contract.redact(row) if contract else row for row in rows]
     return "\n".join([*head, *(f"| {' | '.join(_cell(row.get(c)) for c in columns)} |" for row in shown)])
 
 
 def _lineage_table(lineage: Lineage) -> str:
     rows = [
-        f"| {column} | {', '.join(f'{o.source}.{o.column} ({o.kind.label})' for o in origins) or '-'} |"
+        f"| {_text(column)} | {', '.join(f'{o.source}.{_text(o.column)} ({o.kind.label})' for o in origins) or '-'} |"
         for column, origins in lineage.columns.items()
     ]
     return "\n".join(["| column | comes from |", "|---|---|", *rows])
@@ -162,8 +162,13 @@ def _cell(value: Any, width: int = 40) -> str:
     if isinstance(value, datetime):
         # Files and log give times with and without a zone; both are UTC.
         value = value.replace(tzinfo=None)
-    text = "" if value is None else "".join(c if c.isprintable() else " " for c in str(value)).replace("|", "¦")
+    text = _text(value)
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _text(value: Any) -> str:
+    """Text that ends neither a cell nor a line of a table."""
+    return "" if value is None else "".join(c if c.isprintable() else " " for c in str(value)).replace("|", "¦")
 
 
 def _parents(context: dg.OutputContext) -> dict[str, dg.AssetKey]:

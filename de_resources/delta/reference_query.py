@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
+from de_resources.delta.identifiers import identifier
 from de_resources.delta.table import Table
 from de_resources.errors import PermanentError
 
@@ -54,7 +55,7 @@ def compare(session: SparkSession, table: Table, before: int, after: int, runs: 
 
 def _digest(session: SparkSession, table: Table, version: int) -> tuple[int, Decimal | None]:
     frame = table.read(session, version)
-    columns = [F.col(f"`{f.name}`") for f in frame.schema.fields if _hashable(f.dataType)]
+    columns = [F.col(identifier(f.name)) for f in frame.schema.fields if _hashable(f.dataType)]
     # A sum, because it does not depend on the order of the rows; wider than the hash, so that it does not overflow.
     hashes = F.sum(F.xxhash64(*columns).cast("decimal(38,0)")) if columns else F.lit(None)
     row = frame.agg(F.count(F.lit(1)).alias("rows"), hashes.alias("hashes")).collect()[0]

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from de_resources.contract import Contract
-from de_resources.delta.literals import identifier, literal, quoted_path, type_text
+from de_resources.delta.identifiers import column_texts, identifier, quoted_path
+from de_resources.delta.literals import literal
 from de_resources.delta.lock import creation_lock, local_folder
 from de_resources.delta.log import Commit, TableLog
 from de_resources.delta.versions import version_to_read
@@ -95,12 +96,12 @@ class Table:
         The columns are nullable: nulls are judged, counted and named by the contract's rules. `keys` are the partition
         keys about to be written; one that cannot be the name of a folder makes the table use random folders.
         First writers that come at once find the one table; what a creator left that died before its commit is removed.
-        Raises `LocationTaken` where the folder holds anything else; `UnsafeIdentifier` and `UnstorableField` for names that
+        Raises `LocationTaken` where the folder holds anything else; `UnquotableName` and `UnstorableName` for names that
         the table, old or new, cannot have.
         """
         log = self.log()
-        if log is None or log.table.metadata().configuration.get("delta.columnMapping.mode", "none") == "none":
-            _column_texts(schema)
+        known = self._properties() if log is None else log.table.metadata().configuration
+        column_texts(schema, mapped=_maps_names(known))
         unfit = bool(self.partitioned_by) and not all(map(_names_a_folder, keys))
         if log is None:
             with creation_lock(self.uri, table=self.name):
@@ -131,15 +132,19 @@ class Table:
             raise LocationTaken(self.name, self.uri, found[:3])
         shutil.rmtree(log, ignore_errors=True)
 
+    def _properties(self) -> dict[str, str]:
+        """The properties with which the table begins."""
+        return {**_PROPERTIES, **(self.contract.properties if self.contract else {}), **self.properties}
+
     def _create(self, session: SparkSession, schema: StructType, extra: Mapping[str, str]) -> None:
         comments = {c.name: c.description for c in self.contract.columns} if self.contract else {}
-        texts = _column_texts(schema)
+        properties = {**self._properties(), **extra}
+        texts = column_texts(schema, mapped=_maps_names(properties))
         columns = ", ".join(f"{text} COMMENT {literal(comments.get(name, ''))}" for name, text in texts.items())
         # Delta wants at least one column inside the files, so that a table of nothing but keys has no layout.
         physical = self.partitioned_by if set(schema.names) - set(self.partitioned_by) else ()
         layout = f" PARTITIONED BY ({', '.join(map(identifier, physical))})" if physical else ""
         about = f" COMMENT {literal(self.contract.description)}" if self.contract else ""
-        properties = {**_PROPERTIES, **(self.contract.properties if self.contract else {}), **self.properties, **extra}
         statement = (
             f"CREATE TABLE IF NOT EXISTS {self.sql} ({columns}) USING DELTA{layout}{about} "
             f"TBLPROPERTIES ({_assignments(properties)})"
@@ -152,9 +157,9 @@ class Table:
                 raise
 
 
-def _column_texts(schema: StructType) -> dict[str, str]:
-    """Each column's name and type as DDL. Raises `UnsafeIdentifier`, `UnstorableField`."""
-    return {f.name: f"{identifier(f.name)} {type_text(f.dataType)}" for f in schema.fields}
+def _maps_names(properties: Mapping[str, str | None]) -> bool:
+    """Whether a table with these properties stores its columns under other names, and so can have any."""
+    return (properties.get("delta.columnMapping.mode") or "none") != "none"
 
 
 def _assignments(properties: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ import dagster as dg
 from pydantic import Field
 from pyspark.sql import DataFrame
 
+from de_resources.delta.identifiers import identifier
 from de_resources.delta.lock import local_folder
 from de_resources.delta.table import TableMissing
 from de_resources.proxy.table import NoImmutableStore, ProxiedTable, newest_partition
@@ -50,7 +51,7 @@ class CatalogueViewIOManager(dg.ConfigurableIOManager):
         facts = json.loads(path.read_text())
         below = ProxiedTable(facts["of"].replace("/", "."), f"{self.root_uri.rstrip('/')}/{facts['of']}")
         _, rows = newest_partition(below, self.spark.spark_session)
-        return rows.select(*facts["columns"]).alias(name)
+        return rows.select(*map(identifier, facts["columns"])).alias(name)
 
     def _path(self, key: dg.AssetKey) -> Path:
         uri = "/".join([self.root_uri.rstrip("/"), *key.path])

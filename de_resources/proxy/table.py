@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from de_resources.balanced import balanced
 from de_resources.delta import overwrite as overwriting
-from de_resources.delta.literals import identifier
+from de_resources.delta.identifiers import identifier, type_text
 from de_resources.delta.lock import local_folder
 from de_resources.delta.log import TableLog
 from de_resources.delta.metadata import stored_per_key
@@ -129,10 +129,10 @@ class ProxiedTable(Table):
     def _as_declared(self, frame: DataFrame, keys: Sequence[str]) -> DataFrame:
         if self.contract is None:
             return frame
-        own = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        own = {field.name: type_text(field.dataType) for field in frame.schema.fields}
         columns = []
         for field in self.contract.struct_type().fields:
-            declared = field.dataType.simpleString()
+            declared = type_text(field.dataType)
             if own.get(field.name, declared) != declared:
                 raise VersionOutdated(self.name, field.name, own[field.name], declared, keys)
             present = field.name in own

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from de_resources.contract import Contract
+from de_resources.delta.identifiers import identifier
 from de_resources.errors import PermanentError
 from de_resources.files import literally
 from de_resources.replication.allow_list import allowed_columns
@@ -84,4 +85,4 @@ def _strings(names: Sequence[str]) -> StructType:
 
 def _column(name: str) -> Column:
     """A column by its name, which may be any text: a header is data."""
-    return F.col(f"`{name.replace('`', '``')}`")
+    return F.col(identifier(name))

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from de_resources.contract import Contract
 from de_resources.delta.crash_points import reach
+from de_resources.delta.identifiers import identifier
 from de_resources.errors import PermanentError
 from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
@@ -84,7 +85,8 @@ class WeeklyTables(dg.ConfigurableIOManager):
         frame = self.spark.spark_session.read.format("jdbc").options(**self.database.jdbc_options(view.name)).load()
         if not context.has_asset_partitions:
             return frame
-        day, weeks = F.col(view.relation.slice_column), [Week.of_key(key) for key in context.asset_partition_keys]
+        day = F.col(identifier(view.relation.slice_column))
+        weeks = [Week.of_key(key) for key in context.asset_partition_keys]
         wanted = F.lit(False)
         for week in weeks:
             wanted = wanted | ((day >= F.lit(week.start)) & (day < F.lit(week.end)))
@@ -123,5 +125,6 @@ def _named(tags: Mapping[str, str]) -> list[str]:
 def _copyable(frame: DataFrame, view: WeeklyView) -> Iterator[tuple[Any, ...]]:
     """The declared columns of all rows, task by task of the engine; computed when the first one is asked for."""
     moments = {field.name for field in frame.schema.fields if isinstance(field.dataType, T.TimestampType)}
-    columns = [F.date_format(name, _MOMENT).alias(name) if name in moments else F.col(name) for name in view.declared]
+    own = {name: F.col(identifier(name)) for name in view.declared}
+    columns = [F.date_format(at, _MOMENT).alias(name) if name in moments else at for name, at in own.items()]
     yield from frame.select(*columns).toLocalIterator()

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from de_resources.delta.crash_points import at
 from de_resources.delta.frames import SchemaMismatch
-from de_resources.delta.literals import UnstorableField
+from de_resources.delta.identifiers import UnstorableName
 from de_resources.delta.optional_inputs import UnusableIfMissing
 from de_resources.delta.table import TableMissing
 from de_resources.errors import PermanentError
@@ -150,7 +150,7 @@ class TestSchemas:
             **evolving,
         )
         error = shop.failure(users)
-        assert isinstance(error, UnstorableField)
+        assert isinstance(error, UnstorableName)
         assert error.name == "first name"
         assert shop.rows("users") == [(1,)]
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from de_resources.contract import AmbiguousRule, Contract
 from de_resources.delta.frames import counters
-from de_resources.delta.literals import UnsafeIdentifier
+from de_resources.delta.identifiers import UnquotableName
 from de_resources.rules import UnknownRule
 
 
@@ -197,12 +197,26 @@ def test_rules_whose_counts_would_run_together_are_refused(rule: str) -> None:
         Contract.of(Twice)
 
 
-def test_a_column_outside_the_alphabet_is_refused() -> None:
-    class Unsafe(pa.DataFrameModel):
-        x: T.LongType = pa.Field(alias="x`; DROP", ge=0)
+def test_a_column_of_any_name_is_judged_by_its_rules(spark: SparkSession) -> None:
+    name = "x` IS NULL OR `y; --"
+
+    class Hostile(pa.DataFrameModel):
+        x: T.LongType = pa.Field(alias=name, ge=0, nullable=False)
 
         class Config:
-            name = "unsafe"
+            name = "hostile"
 
-    with pytest.raises(UnsafeIdentifier):
-        Contract.of(Unsafe)
+    rows = spark.createDataFrame([(1,), (-1,), (None,)], T.StructType([T.StructField(name, T.LongType())]))
+    broken = {r.name: rows.where(r.violated).count() for r in Contract.of(Hostile).rules}
+    assert broken == {f"{name}_present": 1, f"{name}_greater_than_or_equal_to": 1}
+
+
+def test_a_column_whose_name_the_engine_would_change_is_refused() -> None:
+    class Unquotable(pa.DataFrameModel):
+        x: T.LongType = pa.Field(alias="${spark.app.name}", ge=0)
+
+        class Config:
+            name = "unquotable"
+
+    with pytest.raises(UnquotableName):
+        Contract.of(Unquotable)

@@ -9,17 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
 
-from de_resources.delta.literals import (
-    Scalar,
-    UnsafeIdentifier,
-    UnstorableField,
-    identifier,
-    literal,
-    quoted_path,
-    type_text,
-)
+from de_resources.delta.literals import Scalar, literal
 
 NASTY = [
     "",
@@ -77,42 +68,3 @@ def test_values_without_a_literal_are_refused(value: object) -> None:
 def test_other_types_are_refused() -> None:
     with pytest.raises(TypeError, match="list"):
         literal([1])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", ["id", "_x", "Visit_Id2", "x" * 128])
-def test_plain_names_are_quoted(name: str) -> None:
-    assert identifier(name) == f"`{name}`"
-
-
-@pytest.mark.parametrize(
-    "name", ["", "1a", "a b", "a.b", "a`b", "a'b", "..", "../x", "a/b", "é", "\uff41", "a\n", "a\0", "x" * 129, "%2e"]
-)
-def test_other_names_are_refused(name: str) -> None:
-    with pytest.raises(UnsafeIdentifier) as caught:
-        identifier(name, what="layer")
-    assert (caught.value.what, caught.value.name) == ("layer", name)
-
-
-def test_a_location_cannot_leave_its_quotes() -> None:
-    assert quoted_path("/lake/a`; DROP") == "delta.`/lake/a``; DROP`"
-
-
-def nested(name: str) -> DataType:
-    """The name at every depth that a type has."""
-    inner = StructType([StructField(name, LongType()), StructField("plain", StringType())])
-    return StructType([StructField(name, ArrayType(MapType(StringType(), inner))), StructField("other", inner)])
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["user-agent", "größe", "1", "a.b", "a`b", "``", "x:STRING>", "STRUCT<", "--", "/*", "'", '"', "\\", "select"],
-)
-def test_the_name_of_a_nested_field_stays_a_name(spark: SparkSession, name: str) -> None:
-    declared = spark.createDataFrame([], f"v {type_text(nested(name))}").schema
-    assert declared == StructType([StructField("v", nested(name))])
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a:LONG>,evil:STRING,b", "a\nb", "f(x)", "{", "a=b", "a;b"])
-def test_a_field_that_delta_cannot_store_is_said(name: str) -> None:
-    with pytest.raises(UnstorableField, match="Rename it"):
-        type_text(nested(name))

@@ -197,8 +197,12 @@ def test_mistakes_in_partition_expr_are_named() -> None:
         make_slice(["a"], STATIC, {"kind": "kind"})
     with pytest.raises(PermanentError, match="`nope` is not in the data"):
         make_slice(["a"], STATIC, "nope").predicate(schema("kind string"))
-    with pytest.raises(PermanentError, match="not usable"):
-        make_slice(["a"], STATIC, "k`; DROP").predicate(schema("`k``; DROP` string"))
+    with pytest.raises(PermanentError, match="cannot be said in SQL"):
+        make_slice(["a"], STATIC, "").predicate(StructType([StructField("", StringType())]))
+
+
+def test_a_column_of_any_name_carries_partitions() -> None:
+    assert make_slice(["a"], STATIC, "k`; DROP").predicate(schema("`k``; DROP` string")) == "(`k``; DROP` IN ('a'))"
 
 
 def test_a_stretch_of_a_stream_goes_from_the_last_position_to_the_newest_and_is_named_in_full() -> None:
