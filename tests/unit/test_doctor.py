@@ -275,7 +275,8 @@ def test_ports_that_nobody_configured_are_no_matter() -> None:
         ("DE_SPARK", "sc://localhost:15002/;token=t", "localhost:15002"),
         ("DE_SPARK", "local[2]", "local[two]"),
         ("DE_SPARK_DRIVER_MEMORY", "3g", "lots"),
-        ("LAKE_ROOT", "s3a://bucket/lake", "s3://bucket/lake"),
+        ("LAKE_ROOT", "~/lake", "s3a://bucket/lake"),
+        ("DE_STAGING_ROOT", "file:///lake", "abfss://lake@acc.dfs.core.windows.net/x"),
         ("DE_HOME", "~/somewhere", __file__),
         ("DE_POSTGRES_DATABASE", "blog", "blog; drop"),
         ("DE_IVY_SETTINGS", __file__, "/nowhere.xml"),
@@ -359,3 +360,14 @@ def test_a_machine_without_failures_ends_with_status_0(monkeypatch: pytest.Monke
     assert "fail" not in {finding["verdict"] for finding in findings}
     assert [f["verdict"] for f in findings if f["name"] == "DE_KILL_AT"] == ["warn"]
     assert result.exit_code == 0
+
+
+def test_an_object_store_is_a_finding_and_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKE_ROOT", "s3a://bucket/lake")
+
+    result = CliRunner().invoke(app, ["doctor", "--json"])
+
+    assert result.exit_code == 1
+    (found,) = [f for f in json.loads(result.stdout) if f["name"] == "LAKE_ROOT"]
+    assert found["verdict"] == "fail"
+    assert "keeps its tables in folders only" in found["detail"]

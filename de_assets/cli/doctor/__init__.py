@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from de_assets.cli.app import app, console
 from de_assets.cli.doctor.finding import Finding, Verdict
-from de_resources.settings import Settings
+from de_resources.settings import ROOTS, Settings, is_folder
 
 _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
 
@@ -19,7 +19,9 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and 
     """Look at versions, Java, jars, PostgreSQL, disk, variables, ports, services. Exit status 1 if something fails."""
     from de_assets.cli.doctor.diagnosis import diagnose
 
-    findings = diagnose(Settings.from_environment(), os.environ)
+    # What the settings refuse is one of the findings.
+    usable = {name: value for name, value in os.environ.items() if name not in ROOTS or is_folder(value)}
+    findings = diagnose(Settings.from_environment(usable), os.environ)
     if as_json:
         typer.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
     else:

@@ -14,10 +14,10 @@ from typing import get_args
 
 from de_assets.cli.doctor.finding import Finding, fail, ok, warn
 from de_assets.sources.landing import Readiness
+from de_resources.settings import ROOTS, ObjectStoreUnsupported, is_folder
 
 SECRET_PREFIX = "DE_SECRET_"  # noqa: S105 - the start of the variables' names
 _KILL = "DE_KILL_AT"
-_LAKE_SCHEMES = ("s3a", "abfss", "gs", "file")
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,11 @@ class Rule:
     must_be: str
 
 
-def _known_scheme(root: str) -> bool:
-    return "://" not in root or root.split("://")[0] in _LAKE_SCHEMES
-
-
 _ANYTHING = Rule(lambda _: True, "anything")
-_ROOT = Rule(_known_scheme, "a folder or one of " + ", ".join(f"{s}://" for s in _LAKE_SCHEMES))
+_ROOT = Rule(is_folder, "a folder")
 
 KNOWN: Mapping[str, Rule] = {
-    "LAKE_ROOT": _ROOT,
-    "DE_STAGING_ROOT": _ROOT,
+    **dict.fromkeys(ROOTS, _ROOT),
     "DE_HOME": Rule(lambda v: not Path(v).expanduser().is_file(), "a folder"),
     "DE_JARS": Rule(lambda v: not Path(v).expanduser().is_file(), "a folder"),
     "DE_SPARK": Rule(re.compile(r"(sc|spark)://\S+|local(\[(\d+|\*)\])?").fullmatch, "sc://…, spark://… or local[n]"),
@@ -77,6 +72,9 @@ def _complaints(ours: Mapping[str, str]) -> Iterator[Finding]:
             yield warn(name, "is not known and has no effect", f"{meant} `unset {name}`.")
         elif not KNOWN[name].accepts(value):
             remedy = f"Set it to {KNOWN[name].must_be}, or run `unset {name}`."
-            yield fail(name, f"is not {KNOWN[name].must_be}", remedy)
+            if name in ROOTS:
+                yield fail(name, str(ObjectStoreUnsupported(name, value.split("://")[0])), remedy)
+            else:
+                yield fail(name, f"is not {KNOWN[name].must_be}", remedy)
         elif name == _KILL:
             yield warn(name, "is set: processes kill themselves at that point of a write", f"Run `unset {name}`.")
