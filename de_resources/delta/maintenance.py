@@ -89,7 +89,8 @@ def maintain(
     """Compact the table, compare the reference query before and after, then remove files beyond the retention.
 
     `retention` defaults to the table's own; less needs the `override` in words. `query_runs=0` leaves the reference
-    query out, which otherwise reads the table twice that often. A rerun finds nothing to do and commits nothing.
+    query out, which otherwise reads a sample of the table (`reference_query`) twice that often. A rerun finds nothing to
+    do and commits nothing.
     Raises `RetentionRefused` before anything is touched, `TableMissing`, `EmptyTable`, `TableBusy` when writers hold
     the table for longer than `lock_seconds`, `ConcurrentWrite` when writers from outside the platform win three times.
     """
@@ -98,14 +99,15 @@ def maintain(
     if log.files().num_rows == 0:
         raise EmptyTable(table.name)
     folder = Folder.of(log)
+    sample = reference_query.sample_of(log) if query_runs else None
     live_before, stored_before, readable_before = _live(log), _stored(folder), readable_versions(log, folder)
 
     started = time.monotonic()
     commit = compact(session, table, stamp, lock_seconds=lock_seconds)
     compaction_seconds = time.monotonic() - started
     query = None
-    if commit is not None and query_runs:
-        query = reference_query.compare(session, table, commit.version - 1, commit.version, query_runs)
+    if commit is not None and sample is not None:
+        query = reference_query.compare(session, table, sample, commit.version - 1, commit.version, query_runs)
     started = time.monotonic()
     vacuum(session, table, stamp, retention=retention, lock_seconds=lock_seconds)
     vacuum_seconds = time.monotonic() - started

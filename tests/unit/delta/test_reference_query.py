@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from de_resources.delta.log import TableLog
 from de_resources.delta.overwrite import append
-from de_resources.delta.reference_query import ContentChanged, compare
+from de_resources.delta.reference_query import ContentChanged, Sample, compare, sample_of
 from de_resources.delta.table import Stamp, Table
 
 pytestmark = pytest.mark.pattern("compactor")
+EVERYTHING = Sample((), ((),))
 
 
 def test_versions_with_other_rows_are_told_apart_and_named(
@@ -22,7 +27,32 @@ def test_versions_with_other_rows_are_told_apart_and_named(
         append(spark, rows, spark.createDataFrame([(v,) for v in values], "text string"), stamp(), slice_=None)
     spark.sql(f"UPDATE {rows.sql} SET text = 'd' WHERE text = 'c'").collect()
     spark.sql(f"OPTIMIZE {rows.sql}").collect()
-    assert compare(spark, rows, 3, 4, 1).runs == 1, "only files were rewritten"
+    assert compare(spark, rows, EVERYTHING, 3, 4, 1).runs == 1, "only files were rewritten"
     for before, after in ((1, 2), (2, 3)):
         with pytest.raises(ContentChanged, match=f"version {after} than in version {before}.*restore version {before}"):
-            compare(spark, rows, before, after, 1)
+            compare(spark, rows, EVERYTHING, before, after, 1)
+
+
+def test_the_sample_is_the_partitions_of_the_most_files_that_fit(lake: Path, spark: SparkSession) -> None:
+    """Of a: three files, of b: two, of c: one, of d: one that is much larger than the limit."""
+    uri = str(lake / "events")
+    for key, count, rows in (("a", 3, 10), ("b", 2, 10), (None, 1, 10), ("d", 1, 100_000)):
+        for turn in range(count):
+            written = pa.table({"id": [n * 7919 + turn for n in range(rows)], "k": pa.array([key] * rows, pa.string())})
+            write_deltalake(uri, written, partition_by=["k"], mode="append")
+    log = TableLog.open(uri)
+    assert log is not None
+    small = sum(f["size_bytes"] for f in log.files().to_pylist() if f["partition.k"] != "d")
+    assert sample_of(log, small) == Sample(("k",), (("a",), ("b",), (None,)))
+    assert sample_of(log, 10) is None
+    found = spark.read.format("delta").load(uri).where(Sample(("k",), (("a",), (None,))).condition())
+    assert {(row["k"], row["count"]) for row in found.groupBy("k").count().collect()} == {("a", 30), (None, 10)}
+
+
+def test_a_large_table_without_partitions_is_not_measured(lake: Path) -> None:
+    uri = str(lake / "events")
+    write_deltalake(uri, pa.table({"id": range(1000)}))
+    log = TableLog.open(uri)
+    assert log is not None
+    assert sample_of(log, 100) is None
+    assert sample_of(log) == EVERYTHING
