@@ -4,9 +4,9 @@ Pattern: Compactor. The tables are those that the assets declare. Each gets an o
 what could not be maintained is named with its reason while the others go on. A rerun finds nothing to do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -23,6 +23,7 @@ from de_resources.delta.metadata import markdown_table
 from de_resources.delta.refusals import ConcurrentWrite
 from de_resources.delta.retention import OVERRIDE, agreed, hours
 from de_resources.delta.table import TableMissing
+from de_resources.delta.tombstones import Forgetting, forget
 from de_resources.delta.versions import ranges
 from de_resources.errors import PermanentError, PlatformError
 from de_resources.lake import Lake
@@ -47,7 +48,7 @@ class MaintenanceConfig(dg.Config):
         default=None, description="How long removed files stay; default: each table's own promise, 7 days if unset."
     )
     retention_override: str = Field(default="", description=f'To keep files for less than promised: "{OVERRIDE}".')
-    query_runs: int = Field(default=3, ge=0, description="Runs of the reference query per version; 0: not measured.")
+    query_runs: int = Field(default=3, ge=0, description="Runs of the query on a sample of each version; 0: none.")
     lock_seconds: float = Field(default=60, ge=0, description="How long to wait for writers of a table.")
 
     @property
@@ -64,10 +65,14 @@ class Outcome:
     state: str
     report: Report | None = None
     reason: str = ""
+    forgotten: int = 0
+    """Deleted rows that were kept for as long as their asset says."""
 
 
-def maintenance_job(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> dg.JobDefinition:
-    """The job over the Delta tables among `assets`."""
+def maintenance_job(
+    assets: Sequence[dg.AssetsDefinition | dg.AssetSpec], clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> dg.JobDefinition:
+    """The job over the Delta tables among `assets`. `clock` says how old deleted rows are."""
     tables = LakeTables.of(assets)
 
     @dg.op(out=dg.Out(dg.Nothing), description="Compacts and vacuums the tables one after another.")
@@ -76,7 +81,7 @@ def maintenance_job(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> dg.
         _refuse_too_short(chosen, config, lake)
         outcomes = []
         for name, spec in chosen.items():
-            outcome = _maintained(context, config, lake, name, spec)
+            outcome = _maintained(context, config, lake, name, spec, clock())
             context.log.info("%s: %s. %s", name, outcome.state, outcome.reason)
             context.log_event(dg.AssetObservation(asset_key=spec.key, metadata=observed(outcome)))
             outcomes.append(outcome)
@@ -135,6 +140,7 @@ def observed(outcome: Outcome) -> dict[str, Any]:
         "seconds/compaction": round(report.compaction_seconds, 3),
         "seconds/vacuum": round(report.vacuum_seconds, 3),
         "retention_hours": hours(report.retention),
+        "rows/forgotten": outcome.forgotten,
     }
     if report.query is not None:
         figures |= {
@@ -158,14 +164,22 @@ def _refuse_too_short(chosen: Mapping[str, dg.AssetSpec], config: MaintenanceCon
 
 
 def _maintained(
-    context: dg.OpExecutionContext, config: MaintenanceConfig, lake: Lake, name: str, spec: dg.AssetSpec
+    context: dg.OpExecutionContext,
+    config: MaintenanceConfig,
+    lake: Lake,
+    name: str,
+    spec: dg.AssetSpec,
+    now: datetime,
 ) -> Outcome:
     table = lake.table(spec.key, spec.metadata)
     try:
         if table.log() is None:
             raise TableMissing(table.name)
+        session, stamp = lake.spark.spark_session, stamp_for(context.run, table.name, JOB)
+        rule = Forgetting.of(table.name, spec.metadata)
+        forgotten = forget(session, table, rule, stamp, now=now, lock_seconds=config.lock_seconds) if rule else 0
         report = maintain(
-            lake.spark.spark_session,
+            session,
             table,
             stamp_for(context.run, table.name, JOB),
             retention=config.retention,
@@ -185,7 +199,8 @@ def _maintained(
         return Outcome(name, "foreign", reason=f"Not a table of ours: {type(error).__name__}: {_first_line(error)}")
     except (PlatformError, PySparkException) as error:
         return Outcome(name, "failed", reason=f"{type(error).__name__}: {_first_line(error)}")
-    return Outcome(name, "in order" if report.did_nothing else "maintained", report)
+    in_order = report.did_nothing and not forgotten
+    return Outcome(name, "in order" if in_order else "maintained", report, forgotten=forgotten)
 
 
 def _first_line(error: Exception) -> str:

@@ -42,7 +42,8 @@ class RestoreConfig(dg.Config):
 def restore_job(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> dg.JobDefinition:
     """The job over the Delta tables among `assets`.
 
-    Refuses unknown tables, partitioned ones, and versions that cannot be read; each error names what is available.
+    Refuses unknown tables, partitioned ones, versions that cannot be read, and to go back behind a stream that has fed the
+    table since, whose position would not go back; each error names what is available.
     A rerun with the same version commits nothing, records nothing and says so in the output's metadata.
     """
     tables = LakeTables.of(assets)

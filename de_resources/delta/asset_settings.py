@@ -20,6 +20,7 @@ _DEFINED_ONLY = (
     "contract",
     "gathered",
     "merge_deleted",
+    "merge_deleted_days",
     "merge_keys",
     "merge_order",
     "merge_vanished",

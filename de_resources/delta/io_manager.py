@@ -14,6 +14,7 @@ An asset is configured by its definition metadata:
 | `mode`             | `overwrite`, `append`, `merge`, `error`, `ignore`, `create_or_replace`                        |
 | `schema_mode`      | `merge`: may gain columns; `overwrite`: replaces the schema (whole tables only)               |
 | `merge_keys`, `merge_predicate`, `merge_order`, `merge_deleted`, `merge_vanished`, `merge_ties` | see `merge_rule` |
+| `merge_deleted_days` | how long a deleted row of a merge with an order is kept (`tombstones`); unset: for good      |
 | `gathered`         | true: few partitions lie in each task of the frame, so that a range is written where it is      |
 | `stateful`         | with `mode: merge`: partitions build on each other; running an old one takes the table back     |
 |                    | first (`stateful_merge`). One partition per run; no `partition_expr`                           |
@@ -25,6 +26,7 @@ An asset is configured by its definition metadata:
 A run may change `mode`, `schema_mode` and `merge_predicate` by `context.add_output_metadata`.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -38,6 +40,8 @@ from dagster._core.storage.db_io_manager import DbTypeHandler, TableSlice
 from dagster_delta import BaseDeltaLakeIOManager, WriteMode
 from dagster_delta._db_io_manager import CustomDbIOManager
 from dagster_delta.io_manager.base import SchemaMode, TableConnection
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -51,6 +55,7 @@ from de_resources.delta import stream as streaming
 from de_resources.delta.asset_settings import require_supported, settings_of
 from de_resources.delta.crash_points import reach
 from de_resources.delta.frames import conform
+from de_resources.delta.full_disk import disk_full
 from de_resources.delta.identifiers import identifier, require_folder_name
 from de_resources.delta.lock import commit_lock
 from de_resources.delta.merge_rule import merge_rule
@@ -59,9 +64,11 @@ from de_resources.delta.observed_frame import ObservedFrame, record_told
 from de_resources.delta.optional_inputs import IF_MISSING, may_be_missing
 from de_resources.delta.ports import OwnLocation, require_input, require_output
 from de_resources.delta.read_versions import ReadVersions
+from de_resources.delta.restore import READS_POSITIONS
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.stateful_plan import Basis, NoOrder, Turn, order_of
 from de_resources.delta.table import Stamp, Table, TableMissing, Written
+from de_resources.delta.tombstones import Forgetting
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
 from de_resources.storage import spark_options
@@ -170,13 +177,21 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         stamp = stamp_of(context, table, slice_)
         if turn is not None:
             stamp = replace(stamp, slice=turn.key)
+        if owned:
+            stamp = replace(stamp, facts=READS_POSITIONS)
+        began = time.time()
         try:
             # A merge compares before it writes: nobody else may write in between, not even through the same engine.
             shared = self._config.spark.shared and self._modes(metadata)[0] != WriteMode.merge
             with commit_lock(table.uri, table=table.name, shared=shared):
                 written = self._write(frame, table, slice_, stamp, metadata, turn)
         except SparkConnectGrpcException as error:
-            raise self._lost(error) from error
+            raise disk_full(error, table, began) or self._lost(error) from error
+        except (PySparkException, Py4JJavaError) as error:
+            full = disk_full(error, table, began)
+            if full is None:
+                raise
+            raise full from error
         # A stretch of a stream is no partition, to which rows could be attributed.
         attributed = None if owned else slice_
         record(context, self._stored(table, stamp), attributed, written, frame, self._config.spark.label)
@@ -258,6 +273,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             if mode == WriteMode.ignore:
                 return Written(log.version, None, None, None, 0.0, skipped="the table exists and its mode is `ignore`")
         if mode == WriteMode.merge:
+            Forgetting.of(table.name, metadata)  # what the maintenance could not do is refused with the first write
             rule = merge_rule(metadata, table.contract, self._config.merge_config)
             return merging.merge(session, table, frame, stamp, rule=rule, slice_=slice_, evolve=evolve)
         if mode == WriteMode.append:

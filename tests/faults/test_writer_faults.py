@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -204,12 +205,16 @@ def test_no_space_left_names_the_table_commits_nothing_and_the_next_run_is_clean
     """A limit on the size of files stands for the full disk: it needs no privilege, and fails at the same call."""
     materialise(engine, tmp_path, name="orders", rows=SEED, key="a")
     before = log_of(tmp_path, "orders").version
+    somebodys = tmp_path / "silver" / "orders" / "k=a" / "part-of-an-earlier-write.parquet"
+    somebodys.write_bytes(b"x" * 5000)
     step = {"name": "orders", "rows": 2_000_000, "key": "a"}
     worker = Worker.start({"root": str(tmp_path), "steps": [step], "file_limit": 2_000_000})
     output = worker.end()
     assert worker.process.returncode not in (0, -signal.SIGKILL)
     assert "File too large" in output
-    assert "silver/orders" in output
+    assert "There is no room to write `silver.orders`" in output
+    assert re.search(r"1\.9 MiB that this attempt had written were removed", output), output[-2000:]
+    assert orphans(tmp_path, "orders") == {str(somebodys.relative_to(tmp_path / "silver" / "orders"))}
     assert log_of(tmp_path, "orders").version == before
     assert live(tmp_path, "orders", engine) == SEED
     materialise(engine, tmp_path, name="orders", rows=NEW, key="a")

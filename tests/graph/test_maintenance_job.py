@@ -1,6 +1,7 @@
 """The job `maintenance` over a small lake: what is in order, what is not, and what nobody may ask for."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,34 @@ def maintained(warehouse: Warehouse) -> dg.ExecuteInProcessResult:
     assert OVERRIDE in reason(refused)
     assert not observed(refused)
     return warehouse.maintain(retention_hours=0, retention_override=OVERRIDE, query_runs=1)
+
+
+def test_deleted_rows_are_forgotten_after_the_days_that_their_asset_says(engine: SparkEngine, lake: Path) -> None:
+    metadata = {
+        "mode": "merge",
+        "merge_keys": ["id"],
+        "merge_order": "at",
+        "merge_deleted": "gone",
+        "merge_deleted_days": 2,
+    }
+
+    @dg.asset(**dataset("accounts", metadata=metadata))
+    def accounts() -> DataFrame:
+        rows = [(1, datetime(2024, 1, 1, tzinfo=UTC), True), (2, datetime(2024, 1, 2, tzinfo=UTC), True)]
+        return engine.spark_session.createDataFrame(rows, "id int, at timestamp, gone boolean")
+
+    config: dict[str, Any] = {"root_uri": str(lake), "storage_options": LocalConfig(), "spark": engine}
+    resources = {"io_manager": SparkDeltaIOManager(**config), "lake": Lake(**config)}
+    instance = dg.DagsterInstance.ephemeral()
+    dg.materialize([accounts], resources=resources, instance=instance)
+    job = maintenance_job([accounts], clock=lambda: datetime(2024, 1, 3, 12, tzinfo=UTC))
+    done = dg.Definitions([accounts], jobs=[job], resources=resources).resolve_job_def("maintenance")
+    done.execute_in_process(instance=instance)
+    assert DeltaTable(str(lake / "silver" / "accounts")).to_pyarrow_table()["id"].to_pylist() == [2]
+    (seen,) = instance.fetch_observations(dg.AssetKey(["silver", "accounts"]), 1).records
+    observation = seen.asset_observation
+    assert observation is not None
+    assert observation.metadata["rows/forgotten"].value == 1
 
 
 def test_each_table_has_its_figures_as_numbers_on_its_own_page(
