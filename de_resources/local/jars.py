@@ -36,7 +36,7 @@ class JarsMissing(PermanentError):
     def __init__(self, jar_set: str, folder: Path) -> None:
         self.jar_set = jar_set
         self.folder = folder
-        super().__init__(f"The {jar_set} jars are not in `{folder}`: run `de up` or `make setup` once with a network.")
+        super().__init__(f"The {jar_set} jars are not in `{folder}`: run `de jars` once with a network.")
 
 
 class JarCorrupt(PermanentError):

@@ -104,7 +104,7 @@ def test_an_unobtainable_jar_is_named(settings: Settings, repository: Path, monk
 
 
 def test_without_jars_the_error_says_what_to_run(settings: Settings) -> None:
-    with pytest.raises(JarsMissing, match="run `de up` or `make setup`") as missing:
+    with pytest.raises(JarsMissing, match="run `de jars` once") as missing:
         engine_jars(settings)
 
     assert missing.value.jar_set == "engine"
