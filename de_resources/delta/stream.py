@@ -8,6 +8,7 @@ Source: pattern *Checkpointer*; Structured Streaming's `availableNow` trigger; D
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections import Counter
@@ -25,6 +26,8 @@ from de_resources.errors import PermanentError
 
 CHECKPOINT = "_checkpoint"
 _OBSERVATION = "write"
+# The engine tells of the last 100 micro-batches unless it is asked for more. Setting it again changes nothing.
+_PROGRESS_KEPT = ("spark.sql.streaming.numRecentProgressUpdates", "100000")
 # What Spark's Kafka source says of partitions that are gone or shorter than they were.
 _LOST = re.compile(
     "|".join(
@@ -58,13 +61,17 @@ def drain(session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp) -
 
     The write's details are `stream/from` and `stream/to`, the source's own offsets, and `stream/batches`. A rerun
     without new input commits nothing. A killed run is continued by the next one, without loss and without repetition.
-    Raises `SourceLost` when the source no longer has what comes next; what was read stays.
+    Rows and violations are of all micro-batches; where the engine did not tell of one, both are unknown (None) and never
+    too low. Raises `SourceLost` when the source no longer has what comes next; what was read stays.
     """
     started = time.monotonic()
     reach("before_write", table.name)
     table.create_if_missing(session, frame.schema)
     counted = frame.observe(_OBSERVATION, *frames.counters(table.contract))
     reach("before_commit", table.name)
+    log = table.log()
+    before = log.version if log else 0
+    session.conf.set(*_PROGRESS_KEPT)
     query = (
         counted.writeStream.format("delta")
         .outputMode("append")
@@ -74,7 +81,7 @@ def drain(session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp) -
     )
     await_end(query, table.name, f"{table.uri}/{CHECKPOINT}")
     reach("after_commit", table.name)
-    return _written(table, stamp, query.recentProgress, time.monotonic() - started)
+    return _written(table, stamp, before, query.recentProgress, time.monotonic() - started)
 
 
 def await_end(query: StreamingQuery, output: str, checkpoint: str) -> None:
@@ -90,23 +97,30 @@ def await_end(query: StreamingQuery, output: str, checkpoint: str) -> None:
         query.stop()
 
 
-def _written(table: Table, stamp: Stamp, progress: Sequence[Any], seconds: float) -> Written:
+def _written(table: Table, stamp: Stamp, before: int, progress: Sequence[Any], seconds: float) -> Written:
     batches = [p for p in progress if p.numInputRows]
     log = table.log()
     version = log.version if log else 0
-    if not batches:
+    commits = [c for c in log.commits(version - before) if c.stamp == json.loads(stamp.text())] if log else []
+    if not batches and not commits:
         return Written(version, None, 0, None, seconds, skipped="nothing new at the source")
+    rows, violations = _totals(batches) if len(batches) >= len(commits) else (None, None)
+    positions: dict[str, str | int] = {"stream/batches": max(len(batches), len(commits))}
+    if batches:
+        positions["stream/from"] = str(batches[0].sources[0].startOffset)
+        positions["stream/to"] = str(batches[-1].sources[0].endOffset)
+    return Written(version, commits[0] if commits else None, rows, violations, seconds, details=positions)
+
+
+def _totals(batches: Sequence[Any]) -> frames.Counters:
+    """Rows, and violations by rule, of these micro-batches; unknown where one of them was not counted."""
     totals: Counter[str] = Counter()
     for batch in batches:
-        totals.update({k: int(v or 0) for k, v in _observed(batch).items()})
-    rows, violations = frames.split_counters(totals)
-    positions: dict[str, str | int] = {
-        "stream/from": str(batches[0].sources[0].startOffset),
-        "stream/to": str(batches[-1].sources[0].endOffset),
-        "stream/batches": len(batches),
-    }
-    commit = log.find(attempt=stamp.attempt) if log else None
-    return Written(version, commit, rows, violations, seconds, details=positions)
+        observed = _observed(batch)
+        if not observed:
+            return None, None
+        totals.update({k: int(v or 0) for k, v in observed.items()})
+    return frames.split_counters(totals)
 
 
 def _observed(batch: Any) -> Mapping[str, Any]:
