@@ -12,7 +12,7 @@ defs = dg.Definitions(
     assets=assets,
     asset_checks=[*bronze.checks, *silver.checks, *gold.checks, *staging.checks],
     sensors=automation.sensors,
-    schedules=automation.schedules,
+    schedules=[*automation.schedules, *bronze.polls, *gold.polls, *serving.polls, *staging.polls],
     jobs=automation.jobs(assets),
     resources=resources(),
     # One process per run: every step shares the session, or the connection, of the run.

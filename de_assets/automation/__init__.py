@@ -15,7 +15,7 @@ from de_assets.automation.landing import visits_hour_landed
 from de_assets.automation.late_report import late_partitions
 from de_assets.automation.late_visits import late_days, late_hours, late_totals
 from de_assets.automation.releases import feature_released, features_release, features_set_aside
-from de_assets.automation.schedules import devices_reload, referral_stats_daily
+from de_assets.automation.schedules import referral_stats_daily
 from de_assets.automation.stray_hours import visits_outside_calendar
 from de_assets.automation.view_roll_back import roll_back_view
 
@@ -41,7 +41,7 @@ sensors = [
     cascade,
     alerts,
 ]
-schedules = [devices_reload, referral_stats_daily, maintenance.schedule]
+schedules = [referral_stats_daily, maintenance.schedule]
 
 
 def jobs(

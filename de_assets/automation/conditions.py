@@ -73,11 +73,6 @@ def late_cascade(reference: dg.AssetSelection | None = None) -> Condition:
     return gated(reference).with_label("late_cascade")
 
 
-def polled(cron: str) -> Condition:
-    """For what reads a system that tells nobody that it changed: ask it at every tick of `cron` (UTC)."""
-    return (_AC.cron_tick_passed(cron) & ~_AC.in_progress()).with_label("polled")
-
-
 def computed_once() -> Condition:
     """For partitions that do not change once their time is over: request those that are missing, never again.
 

@@ -9,8 +9,10 @@ from datetime import timedelta
 import dagster as dg
 from pyspark.sql import DataFrame
 
+from de_assets.automation.polling import LOOK, changed_folder, poll
 from de_assets.contracts.devices import BronzeDevices
 from de_assets.dataset import dataset
+from de_assets.sources.landing import DEVICES, folder_look
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import DEVICES_DROP
 from de_checks.contract import contract_check
@@ -22,11 +24,12 @@ from de_resources.spark import SparkEngine
 @dg.asset(
     **dataset(BronzeDevices, patterns=["full_loader", "data_overwrite"]),
     deps=[DEVICES_DROP],
-    # Loaded once a day by the schedule: late after a day, missing after another quarter.
+    # The provider dumps once a day: late after a day, missing after another quarter.
     freshness_policy=cadence_policy(every=timedelta(days=1), grace=timedelta(hours=6)),
 )
-def devices(landing: LandingZone, spark: SparkEngine) -> DataFrame:
+def devices(context: dg.AssetExecutionContext, landing: LandingZone, spark: SparkEngine) -> DataFrame:
     """Read the dump as it lies in the drop folder."""
+    context.add_output_metadata({LOOK: folder_look(landing.path / DEVICES) or ""})
     return landing.devices(spark.spark_session).select("type", "version", "full_name")
 
 
@@ -36,3 +39,4 @@ checks = [
     # The set grows by one device in days, so that a dump of half or double its size is far outside.
     volume_check(devices, tolerance=(0.8, 1.25), blocking=True),
 ]
+polls = [poll(devices, "0 4 * * *", changed_folder(devices, DEVICES), resources=["landing"], name="devices_reload")]

@@ -9,7 +9,7 @@ from datetime import timedelta
 import dagster as dg
 from pyspark.sql import DataFrame
 
-from de_assets.automation.conditions import polled
+from de_assets.automation.polling import poll, unread_by_stream
 from de_assets.contracts.users import UsersChanges
 from de_assets.dataset import dataset
 from de_assets.sources.systems import USERS_TOPIC
@@ -28,7 +28,6 @@ ATTRIBUTES = ("login", "email", "country")
 @dg.asset(
     **dataset(UsersChanges, patterns=["change_data_capture"], mode="append"),
     deps=[USERS_TOPIC],
-    automation_condition=polled("*/5 * * * *"),
 )
 def users_changes(broker: KafkaBroker, spark: SparkEngine) -> DataFrame:
     """A streaming frame over the topic; the IO manager runs it until it has read what was there."""
@@ -47,3 +46,4 @@ checks = [
     contract_check(users_changes, blocking=False),
     delay_check(users_changes, column="delay_ms", since="append_time", median=timedelta(seconds=30)),
 ]
+polls = [poll(users_changes, "*/5 * * * *", unread_by_stream(users_changes, USERS), resources=["broker", "lake"])]

@@ -15,20 +15,23 @@ from de_assets.cli.app import console
 from de_resources.errors import PermanentError
 from de_resources.local.ports import LOOPBACK, is_free
 from de_resources.local.processes import MARKER, marked, stop_all
+from de_resources.local.service import write_private
 from de_resources.settings import Settings
 
 READY_SECONDS = 180.0
 GRACE_SECONDS = 40.0
 _POLL_SECONDS = 0.5
+_LINES_SHOWN = 15
 
 
 class UIFailed(PermanentError):
     """The UI ended by itself, or never answered."""
 
-    def __init__(self, why: str) -> None:
-        self.why = why
+    def __init__(self, why: str, log: Path) -> None:
+        self.why, self.log = why, log
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-_LINES_SHOWN:])
         super().__init__(
-            f"The UI failed: {why}. What it printed above says more; the data is as it was. "
+            f"The UI failed: {why}. Its log {log} ends:\n{last}\nThe data is as it was. "
             "`dagster definitions validate -w workspace.yaml` tells whether both code locations load."
         )
 
@@ -47,8 +50,10 @@ class UIAlreadyRuns(PermanentError):
 def serve(settings: Settings, port: int) -> None:
     """Run `dagster dev` until Ctrl-C or SIGTERM, then stop all that it started, workers of unfinished runs included.
 
-    It listens on loopback only. A port that is taken (or 0) is replaced by a free one; the address is printed once it
-    answers. Raises `UIAlreadyRuns`, and `UIFailed` when the UI ends by itself or does not answer in time.
+    It listens on loopback only. A port that is taken (or 0) is replaced by a free one. The address is printed once it answers,
+    and stays the last line: what the UI, its daemon and its runs print goes to a log.
+
+    Raises `UIAlreadyRuns`, and `UIFailed` when the UI ends by itself or does not answer in time.
     """
     workspace = Path("workspace.yaml").resolve()
     if not workspace.exists():
@@ -60,9 +65,15 @@ def serve(settings: Settings, port: int) -> None:
         console.print(f"Port {port} is taken by another process, which is left alone.", highlight=False)
     with _termination_as_interrupt(), _dagster_dev(settings, workspace, chosen) as process, suppress(KeyboardInterrupt):
         with console.status("Starting the UI …"):
-            _wait_until_it_answers(process, chosen)
+            _wait_until_it_answers(process, chosen, log_path(settings))
+        console.print(f"What runs say: {log_path(settings)}", highlight=False)
         console.print(f"Dagster UI: http://{LOOPBACK}:{chosen} - Ctrl-C ends it")
-        raise UIFailed(f"it ended with status {process.wait()}")
+        raise UIFailed(f"it ended with status {process.wait()}", log_path(settings))
+
+
+def log_path(settings: Settings) -> Path:
+    """What the UI of this home, its daemon and its runs have printed since it was started."""
+    return settings.logs / "ui.log"
 
 
 @contextmanager
@@ -71,13 +82,18 @@ def _dagster_dev(settings: Settings, workspace: Path, port: int) -> Iterator[sub
     home = settings.dagster_home
     home.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(workspace), "-h", LOOPBACK, "-p", str(port)]
-    process = subprocess.Popen(
-        [*command, "--log-level", "warning"],
-        # Dagster warns at each start about a `dagster.yaml` in the working folder that is not the one in use.
-        cwd=home,
-        env={"PYTHONWARNINGS": "ignore", **os.environ, **_absolute(settings), MARKER: str(_place(settings))},
-        process_group=0,
-    )
+    log_path(settings).parent.mkdir(parents=True, exist_ok=True)
+    write_private(log_path(settings), "")
+    with log_path(settings).open("ab") as log:
+        process = subprocess.Popen(
+            [*command, "--log-level", "warning"],
+            # Dagster warns at each start about a `dagster.yaml` in the working folder that is not the one in use.
+            cwd=home,
+            env={"PYTHONWARNINGS": "ignore", **os.environ, **_absolute(settings), MARKER: str(_place(settings))},
+            stdout=log,
+            stderr=log,
+            process_group=0,
+        )
     try:
         yield process
     finally:
@@ -99,13 +115,13 @@ def _place(settings: Settings) -> Path:
     return settings.home / "ui"
 
 
-def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int) -> None:
+def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while not answers(port):
         if process.poll() is not None:
-            raise UIFailed(f"it ended with status {process.returncode}")
+            raise UIFailed(f"it ended with status {process.returncode}", log)
         if time.monotonic() > deadline:
-            raise UIFailed(f"no answer within {READY_SECONDS:.0f} s")
+            raise UIFailed(f"no answer within {READY_SECONDS:.0f} s", log)
         time.sleep(_POLL_SECONDS)
 
 

@@ -30,3 +30,4 @@ checks = [
     *users_by_country.checks,
     *user_activity.checks,
 ]
+polls = [*sessions_live.polls]

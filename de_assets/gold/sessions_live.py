@@ -16,7 +16,7 @@ from psycopg2.sql import SQL
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from de_assets.automation.conditions import polled
+from de_assets.automation.polling import behind, poll
 from de_assets.contracts.serving import SessionsLive
 from de_assets.serving.served import served
 from de_assets.sources.systems import VISITS_TOPIC
@@ -95,7 +95,6 @@ class Cut(dg.Config):
 @dg.asset(
     **served(SessionsLive, kind="postgres", patterns=["keyed_idempotency", "checkpointer"]),
     deps=[VISITS_TOPIC],
-    automation_condition=polled("0 * * * *"),
 )
 def sessions_live(
     config: Cut, broker: KafkaBroker, spark: SparkEngine, database: PostgresDatabase
@@ -134,7 +133,35 @@ def each_session_has_one_key(database: PostgresDatabase) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(passed=not too_close, metadata={"sessions": sessions, "too_close": too_close})
 
 
+def _to_do(context: dg.ScheduleEvaluationContext) -> str | None:
+    """Records that the consumer has not read, or sessions that nobody closed though their gap is over."""
+    resources: Any = context.resources
+    log = AppendLog(resources.broker.client_config(), VISITS)
+    checkpoint = GroupCheckpoints(log, CONSUMER).read()
+    return behind(log, checkpoint.offsets if checkpoint else None) or _unclosed(resources.database, datetime.now(UTC))
+
+
+def _unclosed(database: PostgresDatabase, now: datetime) -> str | None:
+    if not exists(database, RELATION):
+        return None
+    question = SQL("SELECT count(*) FROM {} WHERE NOT is_closed AND ended_at < %s").format(RELATION.identifier)
+    with database.connect() as session, session.cursor() as cursor:
+        cursor.execute(question, (now - GAP - SETTLE,))
+        (count,) = cursor.fetchone() or (0,)
+    return f"{count} sessions are over and not closed" if count else None
+
+
 checks = [each_session_has_one_key]
+polls = [
+    poll(
+        sessions_live,
+        "0 * * * *",
+        _to_do,
+        resources=["broker", "database"],
+        # The broker forgets a group's offsets after a week without a commit.
+        renewed_after=timedelta(days=3),
+    )
+]
 
 
 def fill(

@@ -8,3 +8,4 @@ assets = [
     visits_reduced.visits_reduced,
     weekly_visits.weekly_visits,
 ]
+polls = [*visits_reduced.polls]

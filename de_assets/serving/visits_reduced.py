@@ -9,7 +9,7 @@ import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from de_assets.automation.conditions import polled
+from de_assets.automation.polling import poll, unread_by_stream
 from de_assets.contracts.serving import VisitsReduced
 from de_assets.serving.served import served
 from de_assets.sources.systems import VISITS_TOPIC
@@ -31,7 +31,6 @@ AT_MOST = 10_000
 @dg.asset(
     **served(VisitsReduced, kind="kafka", patterns=["transactional_writer", "checkpointer"]),
     deps=[VISITS_TOPIC],
-    automation_condition=polled("0 * * * *"),
 )
 def visits_reduced(
     context: dg.AssetExecutionContext, broker: KafkaBroker, spark: SparkEngine, lake: Lake
@@ -59,3 +58,6 @@ def reduced(records: DataFrame) -> DataFrame:
     parsed = parse_visits(records.select("value"), "value").where(F.col(ERROR).isNull())
     columns = Contract.of(VisitsReduced).column_names
     return parsed.select(F.col("visit_id").alias("key"), F.to_json(F.struct(*columns)).alias("value"))
+
+
+polls = [poll(visits_reduced, "0 * * * *", unread_by_stream(visits_reduced, VISITS), resources=["broker", "lake"])]

@@ -16,6 +16,7 @@ Publishing the same bytes again touches nothing. One producer at a time may publ
 from __future__ import annotations
 
 import filecmp
+import hashlib
 import json
 import os
 import tempfile
@@ -161,6 +162,14 @@ def is_ready(folder: Path) -> bool:
     """Whether the folder is complete, as `Contents.is_ready` says."""
     contents = contents_of(folder)
     return contents is not None and contents.is_ready
+
+
+def folder_look(folder: Path) -> str | None:
+    """A fingerprint of a complete folder: names, sizes and times of its files and its marker. None while it is incomplete."""
+    contents = contents_of(folder)
+    if contents is None or not contents.is_ready:
+        return None
+    return hashlib.blake2b(repr([*contents.files, contents.marker]).encode(), digest_size=6).hexdigest()
 
 
 def _sizes(files: Iterable[Path]) -> dict[str, int]:

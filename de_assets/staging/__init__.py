@@ -16,3 +16,4 @@ checks = [
     *users.checks,
     *visits.checks,
 ]
+polls = [*devices_raw.polls, *visits_topic.polls]

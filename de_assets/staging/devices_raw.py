@@ -9,9 +9,9 @@ from typing import Any
 
 import dagster as dg
 
-from de_assets.automation.conditions import polled
+from de_assets.automation.polling import LOOK, changed_folder, poll
 from de_assets.contracts.devices import OWNER
-from de_assets.sources.landing import DEVICES, MARKER
+from de_assets.sources.landing import DEVICES, MARKER, folder_look
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import DEVICES_DROP
 from de_assets.staging.replica import replica
@@ -23,17 +23,17 @@ from de_resources.replication.lake import ReplicaLake
 @dg.asset(
     **replica("devices_raw", owner=OWNER, kind="file", patterns=["passthrough_replicator", "full_loader"]),
     deps=[DEVICES_DROP],
-    automation_condition=polled("15 4 * * *"),
 )
 def devices_raw(
     context: dg.AssetExecutionContext, landing: LandingZone, staging_lake: ReplicaLake
 ) -> dg.MaterializeResult[None]:
     """Make the replica's folder hold the files of the drop folder, untouched."""
-    folder = staging_lake.folder(context.asset_key)
+    folder, look = staging_lake.folder(context.asset_key), folder_look(landing.path / DEVICES)
     done = synchronise(landing.path / DEVICES, folder, marker=MARKER)
     return dg.MaterializeResult(
         metadata={
             "dagster/uri": str(folder),
+            LOOK: look or "",
             "files": len(done.digests),
             "files_copied": len(done.copied),
             "files_removed": len(done.removed),
@@ -49,3 +49,4 @@ def _both_sides(resources: Any, _metadata: Mapping[str, Any]) -> tuple[Digests, 
 
 
 checks = [digest_check(devices_raw, _both_sides, resources={"landing", "staging_lake"})]
+polls = [poll(devices_raw, "15 4 * * *", changed_folder(devices_raw, DEVICES), resources=["landing"])]

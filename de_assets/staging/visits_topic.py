@@ -5,18 +5,19 @@ within each partition are the source's, each record is there once.
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 
-from de_assets.automation.conditions import polled
+from de_assets.automation.polling import behind, poll
 from de_assets.contracts.visits import OWNER
 from de_assets.sources.systems import VISITS_TOPIC
 from de_assets.sources.topics import STAGING_VISITS, VISITS
 from de_assets.staging.replica import replica
 from de_checks.digest import Digests, digest_check
 from de_resources.kafka import KafkaBroker
-from de_resources.replication.topic import replicate_topic
+from de_resources.replication.topic import replicate_topic, replicated_to
 from de_resources.replication.topic_digest import topic_digests
 from de_resources.replication.topic_layout import Side
 
@@ -26,7 +27,6 @@ POSITIONS = "topic/positions"
 @dg.asset(
     **replica("visits_topic", owner=OWNER, kind="kafka", patterns=["passthrough_replicator"]),
     deps=[VISITS_TOPIC],
-    automation_condition=polled("0 * * * *"),
 )
 def visits_topic(broker: KafkaBroker, staging_broker: KafkaBroker) -> dg.MaterializeResult[None]:
     """Continue the replica from where the last run committed to the present end of the topic."""
@@ -53,4 +53,20 @@ def _both_sides(resources: Any, metadata: Mapping[str, Any]) -> tuple[Digests, D
     return topic_digests(*sides(resources.broker, resources.staging_broker), positions)
 
 
+def _to_copy(context: dg.ScheduleEvaluationContext) -> str | None:
+    resources: Any = context.resources
+    source, target = sides(resources.broker, resources.staging_broker)
+    return behind(source, replicated_to(source, target))
+
+
 checks = [digest_check(visits_topic, _both_sides, resources={"broker", "staging_broker"})]
+polls = [
+    poll(
+        visits_topic,
+        "0 * * * *",
+        _to_copy,
+        resources=["broker", "staging_broker"],
+        # The replica's broker forgets positions after a week without a commit.
+        renewed_after=timedelta(days=3),
+    )
+]

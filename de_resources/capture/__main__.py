@@ -26,7 +26,9 @@ from de_resources.kafka import KafkaBroker
 from de_resources.postgres import PostgresDatabase
 
 LOOPBACK = "127.0.0.1"
-_FIRST_PAUSE, _LONGEST_PAUSE, _FENCED_PAUSE = 0.2, 2.0, 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE, _FENCED_PAUSE = 0.2, 30.0, 10.0
+# A pause is about a fifth of the time that it has been failing: who comes back is soon noticed, who stays away is left alone.
+_LONGER = 1.25
 log = logging.getLogger("capture")
 
 
@@ -72,7 +74,7 @@ def keep_relaying(source: CaptureSource, stopping: Event, said: dict[str, str]) 
             now, wait = f"waiting: {end}", _FENCED_PAUSE
         except (PlatformError, psycopg2.Error, KafkaException) as failure:
             now, wait = f"waiting: {' '.join(str(failure).split())}", pause
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = min(pause * _LONGER, _LONGEST_PAUSE)
         except Exception as failure:
             # One source that fails in a way that nobody thought of must not end unseen beside the others.
             log.exception("%s", source.name)
@@ -80,7 +82,7 @@ def keep_relaying(source: CaptureSource, stopping: Event, said: dict[str, str]) 
         else:
             pause, told = _FIRST_PAUSE, ""
             continue
-        # The same line every two seconds would hide what changed.
+        # The same line after every pause would hide what changed.
         if now != told:
             log.warning("%s: %s", source.name, now)
         said[source.name] = told = now

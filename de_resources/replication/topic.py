@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from de_resources.errors import TransientError
 from de_resources.replication.topic_layout import PartitionEnd, Record, Side, require_replicable
-from de_resources.replication.topic_positions import remembered, starting_positions
+from de_resources.replication.topic_positions import Positions, remembered, starting_positions
 
 BATCH = 10_000
 SECONDS = 60.0
@@ -57,14 +57,28 @@ def replicate_topic(source: Side, target: Side, *, batch: int = BATCH) -> TopicR
     `RecordsExpired`, `SourceRecreated` (see `topic_positions`), `ReplicationInterrupted`.
     """
     require_replicable(source, target)
-    group = f"replicate.{source.topic}"
+    group = _group(source)
     try:
-        with closing(Consumer({**target.config, "group.id": group, "enable.auto.commit": False})) as member:
+        with closing(_member(source, target)) as member:
             link = _Link(target, group, member)
             positions = starting_positions(source, target, remembered(member, target.topic))
             return _drain(source, positions, link, batch)
     except KafkaException as error:
         raise ReplicationInterrupted(target.topic, error.args[0].str()) from error
+
+
+def replicated_to(source: Side, target: Side) -> Positions:
+    """Up to where the source was replicated, by partition; nothing is copied or committed."""
+    with closing(_member(source, target)) as member:
+        return remembered(member, target.topic)
+
+
+def _group(source: Side) -> str:
+    return f"replicate.{source.topic}"
+
+
+def _member(source: Side, target: Side) -> Consumer:
+    return Consumer({**target.config, "group.id": _group(source), "enable.auto.commit": False, "log_level": 0})
 
 
 class _Link:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from de_assets.automation.lake_tables import LakeTables
 from de_assets.automation.maintenance import maintenance_job, schedule
-from de_assets.automation.schedules import devices_reload
+from de_assets.bronze import devices
 from de_assets.definitions import assets as all_assets
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.delta.lock import commit_lock
@@ -233,7 +233,7 @@ def test_the_tables_are_those_that_the_assets_declare() -> None:
 
 def test_the_schedule_is_outside_the_loading_windows() -> None:
     minute, hour = str(schedule.cron_schedule).split()[:2]
-    loading = str(devices_reload.cron_schedule).split()
+    (loading,) = (str(asked.cron_schedule).split() for asked in devices.polls)
     assert int(minute) not in range(20)  # hours land at full hours
     assert abs(int(hour) - int(loading[1])) >= 1
     assert schedule.default_status == dg.DefaultScheduleStatus.RUNNING

@@ -65,7 +65,7 @@ def _execute(defs: dg.Definitions, instance: dg.DagsterInstance, run: dict[str, 
         asset_selection=selection,
         partition_key=run.get("key"),
         tags=tags,
-        run_config=_QUIET,
+        run_config={**_QUIET, **run.get("config", {})},
         raise_on_error=False,
     )
     return {

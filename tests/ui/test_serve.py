@@ -66,9 +66,12 @@ def test_the_ui_is_reachable_from_here_only_and_leaves_nothing(serve: Serve, tmp
     assert address is not None
     assert int(address[1]) != taken
     assert answers(int(address[1]))
-    assert "arning" not in output
+    assert output.strip().splitlines()[-1].startswith("Dagster UI"), "the address stays the last line"
 
     family = marked(tmp_path / "ui")
+    outlets = {Path(f"/proc/{p.pid}/fd/{number}").readlink() for p in family for number in (1, 2)}
+    assert tmp_path / "ui-0.log" not in outlets, "runs that come later would print over the address"
+    assert tmp_path / "logs" / "ui.log" in outlets
     listening = {c.laddr.ip for p in family for c in p.net_connections(kind="inet") if c.status == psutil.CONN_LISTEN}
     assert listening
     assert [ip for ip in listening if not ipaddress.ip_address(ip).is_loopback] == []
@@ -88,5 +91,6 @@ def test_a_ui_that_cannot_start_says_so(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "dagster" / "dagster.yaml").write_text("no_such_setting: 1\n")
     assert serve(0).wait(timeout=200) != 0
     assert "UIFailed" in said(tmp_path)
+    assert "no_such_setting" in said(tmp_path), "the end of the log says why"
     assert "no_such_setting" in said(tmp_path)
     assert marked(tmp_path / "ui") == []

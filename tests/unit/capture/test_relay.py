@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from threading import Event
 
@@ -80,10 +80,15 @@ def test_a_capture_that_fails_is_run_again_after_growing_pauses_until_it_is_stop
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """No database runs in the home of the tests, so that every attempt fails."""
-    stopping, said = Counted(7), {SOURCE.name: "starting"}
+    stopping, said = Counted(40), {SOURCE.name: "starting"}
     with caplog.at_level(logging.WARNING, logger="capture"):
         process.keep_relaying(SOURCE, stopping, said)
-    assert stopping.pauses == [0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
+    passed = list(accumulate(stopping.pauses))
+    assert stopping.pauses[0] == 0.2
+    assert all(pause <= 0.2 + before / 4 for before, pause in zip(passed, stopping.pauses[1:], strict=False)), (
+        "soon back"
+    )
+    assert stopping.pauses[-10:] == [30.0] * 10, "what stays away is left alone"
     assert said[SOURCE.name].startswith("waiting: ")
     assert "de up postgres" in said[SOURCE.name]
     assert caplog.text.count("de up postgres") == 1, "what does not change is told once"
@@ -121,4 +126,4 @@ def test_after_a_run_that_ended_well_the_pauses_begin_anew(monkeypatch: pytest.M
     monkeypatch.setattr(process.Capture, "run", run)
     stopping = Counted(5)
     process.keep_relaying(SOURCE, stopping, {SOURCE.name: ""})
-    assert stopping.pauses == [0.2, 0.4, 0.8, 0.2, 0.4]
+    assert stopping.pauses == [0.2, 0.25, 0.3125, 0.2, 0.25]

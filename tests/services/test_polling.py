@@ -1,0 +1,98 @@
+"""Every automation of the graph on real services: what reads a system by the clock starts nothing where nothing is new."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from confluent_kafka import Producer
+from platform_world import HOURS, WORLD, Lakehouse
+
+from de_assets.definitions import defs
+from de_assets.resources import resources
+from de_assets.sources.simulator import land_devices
+from de_assets.sources.topics import TOPICS, USERS, VISITS
+from de_resources.kafka import KafkaBroker
+from de_resources.local import LocalServices
+
+pytestmark = pytest.mark.services
+
+BY_THE_CLOCK = {
+    "devices_reload": "bronze/devices",
+    "bronze_users_changes_poll": "bronze/users_changes",
+    "gold_sessions_live_poll": "gold/sessions_live",
+    "serving_visits_reduced_poll": "serving/visits_reduced",
+    "staging_devices_raw_poll": "staging/devices_raw",
+    "staging_visits_topic_poll": "staging/visits_topic",
+}
+# Their time is what is new: a day that has ended, a night that has come.
+BY_TIME = {"referral_stats_daily", "maintenance_nightly"}
+
+
+def test_every_schedule_either_asks_first_or_is_about_time() -> None:
+    assert {schedule.name for schedule in defs.schedules or []} == BY_THE_CLOCK.keys() | BY_TIME
+    conditions = {spec.automation_condition for spec in defs.resolve_all_asset_specs() if spec.automation_condition}
+    assert not [c for c in conditions if "cron" in str(c).lower()], (
+        "a condition cannot ask whether a source has changed"
+    )
+
+
+@pytest.fixture
+def lake(lone_services: LocalServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakehouse:
+    """A lake and services of its own: positions belong to one broker and one lake."""
+    lone_services.up(["postgres", "kafka", "spark_connect"], topics=TOPICS)
+    lake = Lakehouse(lone_services, tmp_path)
+    for name in ("DE_HOME", "LAKE_ROOT"):
+        monkeypatch.setenv(name, lake.variables()[name])
+    return lake
+
+
+def wanted(lake: Lakehouse) -> set[str]:
+    """What the schedules request at this moment, by asset."""
+    here = resources()  # those of the code location were configured when it was loaded
+    found = set()
+    with dg.DagsterInstance.from_config(str(lake.instance)) as instance:
+        for name, asset in BY_THE_CLOCK.items():
+            schedule = defs.resolve_schedule_def(name)
+            needed = {key: here[key] for key in schedule.required_resource_keys}
+            moment = datetime.now(UTC)
+            with dg.build_schedule_context(instance, scheduled_execution_time=moment, resources=needed) as context:
+                requests = schedule.evaluate_tick(context).run_requests
+            if requests:
+                found.add(asset)
+    return found
+
+
+def publish(topic: str, *values: object) -> None:
+    """One Kafka transaction, whose marker takes an offset, too."""
+    producer = Producer({**KafkaBroker().client_config(), "transactional.id": "test", "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, json.dumps(value), key="k")  # a compacted topic takes nothing without
+    producer.commit_transaction(30)
+
+
+@pytest.mark.pattern("checkpointer")
+def test_nothing_runs_where_nothing_is_new_and_what_is_new_is_asked_for_once(lake: Lakehouse) -> None:
+    everything = set(BY_THE_CLOCK.values())
+    assert wanted(lake) == set(), "no record, no dump"
+
+    publish(USERS, {"op": "c"})
+    publish(VISITS, {"visit_id": "broken"})
+    land_devices(lake.services.settings.landing, WORLD, HOURS[-1])
+    assert wanted(lake) == everything
+
+    settled = {"ops": {"gold__sessions_live": {"config": {"settle_seconds": 0}}}}
+    lake.run({"assets": sorted(everything), "config": settled}).succeeded()
+    assert wanted(lake) == set()
+    assert wanted(lake) == set()
+
+    publish(VISITS, {"visit_id": "another"})
+    of_visits = {"gold/sessions_live", "serving/visits_reduced", "staging/visits_topic"}
+    assert wanted(lake) == of_visits
+    publish(USERS, {"op": "c"})
+    assert wanted(lake) == of_visits | {"bronze/users_changes"}
