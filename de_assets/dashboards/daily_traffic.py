@@ -56,7 +56,6 @@ def daily_traffic(cube: pa.Table, sessions: pa.RecordBatchReader, reports: Repor
     return dg.MaterializeResult(
         metadata={
             "report": dg.MetadataValue.path(page),
-            "report_url": dg.MetadataValue.url(page.as_uri()),
             "plot": dg.MetadataValue.md(markdown_plot_of(days)),
             "table": dg.MetadataValue.md(markdown_table_of(days)),
             "days": len(days),

@@ -158,3 +158,17 @@ def test_the_automation_is_on(visitor: Visitor) -> None:
     for name in ("visits_hour_landed", "feature_released", "cascade", "alerts", "devices_reload", "news_from_gold"):
         visitor.sees(name)
     visitor.takes_picture("automation")
+
+
+def test_a_report_is_a_click_away(visitor: Visitor) -> None:
+    """A browser follows no `file://` link of a page that came over HTTP: the report is shown where its asset is."""
+    visitor.open("/assets/dashboards/daily_traffic")
+    visitor.sees("newest_day")
+    visitor.takes_picture("report-asset")
+    assert visitor.page.locator("a[href^='file:']").count() == 0, "a link that does not open"
+    row = visitor.page.locator("tr", has_text="plot")
+    row.get_by_text("Show Markdown").first.click()
+    picture = visitor.page.locator("img[alt='Daily traffic']")
+    visitor.sees(picture)
+    assert picture.evaluate("picture => picture.complete && picture.naturalWidth") > 300, "the chart is drawn"
+    visitor.takes_picture("report")
