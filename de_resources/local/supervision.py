@@ -109,6 +109,10 @@ class Supervision:
         if self.is_alive:
             return
         self._prepare_folders()
+        # Programs of an earlier supervisord: in a home that was moved they name places that are gone. Each is written anew when
+        # it is started.
+        for earlier in (self.folder / "conf.d").glob("*.conf"):
+            earlier.unlink()
         command = [sys.executable, "-m", "supervisor.supervisord", "-c", str(self._write_config())]
         started = subprocess.run(
             command, env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

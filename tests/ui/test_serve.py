@@ -13,10 +13,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from web_ui import PROJECT, until
+from web_ui import PROJECT, free_port, until
 
 from de_assets.cli.ui import answers
-from de_resources.local.processes import marked
+from de_resources.local.processes import MARKER, marked, stop_all
 
 pytestmark = pytest.mark.ui
 
@@ -94,3 +94,25 @@ def test_a_ui_that_cannot_start_says_so(serve: Serve, tmp_path: Path) -> None:
     assert "no_such_setting" in said(tmp_path), "the end of the log says why"
     assert "no_such_setting" in said(tmp_path)
     assert marked(tmp_path / "ui") == []
+
+
+def test_the_ui_and_the_daemon_by_hand_as_the_documentation_says(tmp_path: Path) -> None:
+    page = (PROJECT / "docs" / "second-day.md").read_text()
+    (said_there,) = re.findall(r"^(DAGSTER_HOME=.*dagster dev.*?)\s+#", page, re.MULTILINE)
+    command = said_there.replace("$PWD/.de", str(tmp_path))
+    (tmp_path / "dagster").mkdir()
+    shutil.copyfile(PROJECT / "dagster.yaml", tmp_path / "dagster" / "dagster.yaml")
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "DE_HOME": str(tmp_path), "PATH": programs, MARKER: str(tmp_path)}
+    port = free_port()
+    with (tmp_path / "by-hand.log").open("w") as log:
+        process = subprocess.Popen(
+            ["sh", "-c", f"exec env {command} -p {port}"], cwd=PROJECT, env=environment, stdout=log, stderr=log
+        )
+    try:
+        until(lambda: answers(port), 200, (tmp_path / "by-hand.log").read_text)
+        listening = {c.laddr.ip for p in marked(tmp_path) for c in p.net_connections("inet") if c.status == "LISTEN"}
+        assert listening == {"127.0.0.1"}
+    finally:
+        stop_all(tmp_path)
+        process.wait(60)
