@@ -18,6 +18,7 @@ from de_assets.automation.releases import feature_released, features_release, fe
 from de_assets.automation.schedules import referral_stats_daily
 from de_assets.automation.stray_hours import visits_outside_calendar
 from de_assets.automation.view_roll_back import roll_back_view
+from de_resources.tempo import sensor_seconds
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -26,7 +27,7 @@ cascade = dg.AutomationConditionSensorDefinition(
     "cascade",
     target=dg.AssetSelection.all(),
     default_status=dg.DefaultSensorStatus.RUNNING,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=sensor_seconds(),
     description="Requests what follows from new data, as the automation conditions of the assets say.",
 )
 

@@ -36,6 +36,7 @@ from de_assets.sources.systems import LANDED_VISITS
 from de_checks.damaged_files import damage_of
 from de_checks.dead_letters import nothing_was_understood
 from de_checks.per_key import latest_materializations
+from de_resources.tempo import sensor_seconds
 
 VISITS = dg.AssetKey(["bronze", "visits"])
 DEAD_LETTERS = dg.AssetKey(["bronze", "visits_dead_letter"])
@@ -69,7 +70,7 @@ class Plan:
     name="visits_hour_landed",
     description="Requests an hour of landed visits when it is complete; reports folders that change later.",
     target=dg.AssetSelection.assets(VISITS, DEAD_LETTERS),
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=sensor_seconds(),
     default_status=dg.DefaultSensorStatus.RUNNING,
     tags=pattern_tags("readiness_marker"),
 )

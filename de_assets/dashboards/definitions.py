@@ -6,12 +6,13 @@ from dagster_delta import LocalConfig
 from de_assets.dashboards import gold
 from de_assets.dashboards.daily_traffic import ReportFolder, daily_traffic
 from de_resources.settings import Settings
+from de_resources.tempo import sensor_seconds
 
 news_from_gold = dg.AutomationConditionSensorDefinition(
     "news_from_gold",
     target=dg.AssetSelection.assets(daily_traffic),
     default_status=dg.DefaultSensorStatus.RUNNING,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=sensor_seconds(),
     description="Redraws the dashboards when the other code location has written gold tables.",
 )
 
