@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from de_resources.errors import PermanentError
@@ -52,13 +52,6 @@ class AppendLog(Side):
         if self.topic not in topics:
             raise TopicMissing(self.topic)
         return len(topics[self.topic].partitions)
-
-    def identity(self) -> str:
-        """The broker's identity of the topic, which changes when it is deleted and made anew."""
-        # Held in a variable: a client that is collected cancels what it was asked.
-        client = self._admin()
-        described = client.describe_topics(TopicCollection([self.topic]))[self.topic]
-        return str(described.result(timeout=SECONDS).topic_id)
 
     def require_append_time(self) -> None:
         """Raises `NotAppendTime` unless the broker sets the records' times."""

@@ -13,12 +13,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from de_resources.errors import PermanentError
 from de_resources.kafka import START_IT
 from de_resources.local.endpoints import ServiceUnavailable
+from de_resources.topic_identity import topic_identity
 
 ANSWER_SECONDS = 10.0
 _READER = {
@@ -96,7 +96,7 @@ def read_topic(
     offsets = {int(partition): int(offset) for partition, offset in seen["offsets"].items()}
     with _consumer(client_config) as consumer:
         spans = {p: _watermarks(consumer, TopicPartition(topic, p)) for p in _partitions(consumer, topic)}
-        batch = Batch(_identity(client_config, topic))
+        batch = Batch(topic_identity(client_config, topic, timeout=ANSWER_SECONDS))
         overtaken = any(offsets.get(partition, 0) > high for partition, (_, high) in spans.items())
         batch.anew = overtaken or seen["topic"] not in (None, batch.topic_id)
         for partition, (low, _) in spans.items():
@@ -158,13 +158,6 @@ def _consumer(client_config: Mapping[str, str]) -> Iterator[Consumer]:
         except KafkaException as error:
             reason = f"{error.args[0].str()}; {START_IT}"
             raise ServiceUnavailable("kafka", client_config["bootstrap.servers"], reason) from error
-
-
-def _identity(client_config: Mapping[str, str], topic: str) -> str:
-    # Held in a variable: a client that is collected cancels what it was asked.
-    client = AdminClient({**client_config, "log_level": "0"})
-    described = client.describe_topics(TopicCollection([topic]))[topic]
-    return str(described.result(timeout=ANSWER_SECONDS).topic_id)
 
 
 def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:

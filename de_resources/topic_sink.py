@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from de_resources.delta.stream import await_end
+from de_resources.delta.stream import await_end, identify
 from de_resources.errors import PermanentError, TransientError
+from de_resources.stream_source import StreamSource, has_begun
 from de_resources.topic_writer import KeyedRecord, Progress, TopicOutput, TopicWriter, progress
 
 # The last line of a Python error inside the engine's own.
@@ -57,7 +58,8 @@ class StreamStopped(TransientError):
 class Drained:
     """What a run wrote. `skipped`: partitions that had the first micro-batch already, which the run before left half done.
 
-    `start` and `end` are the source's own offsets; None where it had nothing new.
+    `start` and `end` are the source's own offsets; None where it had nothing new. `source` says whose they are, and that it was
+    adopted for a checkpoint that did not know.
     """
 
     batches: int
@@ -65,24 +67,29 @@ class Drained:
     skipped: tuple[int, ...]
     start: str | None = None
     end: str | None = None
+    source: str | None = None
 
 
-def drain_into_topic(session: SparkSession, records: DataFrame, output: TopicOutput, checkpoint: str) -> Drained:
+def drain_into_topic(
+    session: SparkSession, records: DataFrame, output: TopicOutput, checkpoint: str, source: StreamSource | None = None
+) -> Drained:
     """Write what the streaming frame (columns `key`, `value`) holds that no earlier run has written, then stop.
 
     A rerun without new input writes nothing. A killed run is continued by the next one, without loss and repetition.
+    `source` is what the frame reads, where its offsets do not say which one it is: a topic.
 
     Raises:
         CheckpointLost: the checkpoint is gone, and the topic is not empty.
-        SourceLost: the source no longer has what comes next; what was written stays.
+        SourceLost: the source no longer has what comes next, or is another one; what was written stays.
         StreamStopped: a micro-batch was not taken, with the reason.
         TopicMissing, WriterFenced, TopicWriteInterrupted: as `TopicWriter`.
     """
     # Also ends what a killed predecessor has left open, though there may be no batch to write.
     with TopicWriter(output) as writer:
         before = writer.progress
-        if any(each.next_batch for each in before.values()) and not _exists(session, checkpoint):
+        if any(each.next_batch for each in before.values()) and not has_begun(session, checkpoint):
             raise CheckpointLost(output, checkpoint)
+        followed = identify(session, output.topic, checkpoint, source) if source else {}
         writer.renew()
     query = (
         records.select("key", "value")
@@ -98,7 +105,7 @@ def drain_into_topic(session: SparkSession, records: DataFrame, output: TopicOut
         if ours:
             raise StreamStopped(output, ours[-1]) from error
         raise
-    return _drained(before, progress(output), query.recentProgress)
+    return replace(_drained(before, progress(output), query.recentProgress), source=followed.get("stream/source"))
 
 
 def _write_batch(output: TopicOutput, frame: DataFrame, batch: int) -> None:
@@ -116,15 +123,6 @@ def _bytes(value: str | bytes | bytearray | None) -> bytes | None:
     if value is None:
         return None
     return value.encode() if isinstance(value, str) else bytes(value)
-
-
-def _exists(session: SparkSession, checkpoint: str) -> bool:
-    """Whether a stream was ever started from the checkpoint, asked of the engine, which can reach it wherever it is."""
-    try:
-        session.read.text(f"{checkpoint}/metadata").schema  # noqa: B018 - over Connect, only this looks for the file
-    except AnalysisException:
-        return False
-    return True
 
 
 def _drained(before: Mapping[int, Progress], after: Mapping[int, Progress], told: Sequence[Any]) -> Drained:

@@ -5,24 +5,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from de_resources.kafka import KafkaBroker
+from de_resources.stream_source import StreamSource
+from de_resources.topic_identity import topic_identity
+from de_resources.topic_reader import TopicMissing
 
 
-def topic_stream(session: SparkSession, broker: KafkaBroker, topic: str, *, at_most: int | None = None) -> DataFrame:
+@dataclass(frozen=True)
+class TopicStream:
+    """A topic's records as a streaming frame, and which topic they are from: whoever keeps their offsets keeps both."""
+
+    records: DataFrame
+    source: StreamSource
+
+
+def topic_stream(session: SparkSession, broker: KafkaBroker, topic: str, *, at_most: int | None = None) -> TopicStream:
     """The topic from its beginning, in the columns of Spark's source: committed records only.
 
     `at_most` bounds the offsets of a micro-batch, for who holds one in memory.
 
-    A topic that has lost records which were not read yet, or that was made anew, stops the stream: nothing is skipped in
-    silence. Raises `ServiceUnavailable` at once where the broker is away, and not after the stream's own time-outs.
+    A topic that has lost records which were not read yet stops the stream; one that was made anew is told by `source`, which
+    `drain` and `drain_into_topic` compare with their checkpoint. Nothing is skipped in silence. Raises `TopicMissing`, and
+    `ServiceUnavailable` at once where the broker is away, not after the stream's own time-outs.
     """
-    broker.check()
+    if topic not in broker.topics():
+        raise TopicMissing(topic)
+    source = StreamSource(f"topic {topic}", topic_identity(broker.client_config(), topic))
     bound = {} if at_most is None else {"maxOffsetsPerTrigger": str(at_most)}
-    return (
+    records = (
         session.readStream.format("kafka")
         .options(**broker.spark_options(), **bound)
         .option("subscribe", topic)
@@ -31,6 +46,7 @@ def topic_stream(session: SparkSession, broker: KafkaBroker, topic: str, *, at_m
         .option("kafka.isolation.level", "read_committed")
         .load()
     )
+    return TopicStream(records, source)
 
 
 def topic_slice(

@@ -18,6 +18,7 @@ from de_assets.transforms.change_data_capture import parse_changes
 from de_checks.contract import contract_check
 from de_checks.lag import delay_check
 from de_resources.contract import Contract
+from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.kafka import KafkaBroker
 from de_resources.spark import SparkEngine
 from de_resources.topic_stream import placed, topic_stream
@@ -29,9 +30,10 @@ ATTRIBUTES = ("login", "email", "country")
     **dataset(UsersChanges, patterns=["change_data_capture"], mode="append"),
     deps=[USERS_TOPIC],
 )
-def users_changes(broker: KafkaBroker, spark: SparkEngine) -> DataFrame:
+def users_changes(broker: KafkaBroker, spark: SparkEngine) -> ObservedFrame:
     """A streaming frame over the topic; the IO manager runs it until it has read what was there."""
-    return understood_or_explained(topic_stream(spark.spark_session, broker, USERS))
+    stream = topic_stream(spark.spark_session, broker, USERS)
+    return ObservedFrame(understood_or_explained(stream.records), dict, follows=stream.source)
 
 
 def understood_or_explained(records: DataFrame) -> DataFrame:

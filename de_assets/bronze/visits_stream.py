@@ -16,15 +16,17 @@ from de_assets.sources.topics import VISITS
 from de_assets.transforms.visit_parser import ERROR, parse_visits
 from de_checks.contract import contract_check
 from de_resources.contract import Contract
+from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.kafka import KafkaBroker
 from de_resources.spark import SparkEngine
 from de_resources.topic_stream import placed, topic_stream
 
 
 @dg.asset(**dataset(VisitsStream, mode="append"), deps=[VISITS_TOPIC])
-def visits_stream(broker: KafkaBroker, spark: SparkEngine) -> DataFrame:
+def visits_stream(broker: KafkaBroker, spark: SparkEngine) -> ObservedFrame:
     """A streaming frame over the topic; the IO manager runs it until it has read what was there."""
-    return understood_or_explained(topic_stream(spark.spark_session, broker, VISITS))
+    stream = topic_stream(spark.spark_session, broker, VISITS)
+    return ObservedFrame(understood_or_explained(stream.records), dict, follows=stream.source)
 
 
 def understood_or_explained(records: DataFrame) -> DataFrame:

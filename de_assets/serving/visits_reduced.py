@@ -40,11 +40,12 @@ def visits_reduced(
     visits = topic_stream(session, broker, VISITS, at_most=AT_MOST)
     output = TopicOutput(broker.client_config(), VISITS_REDUCED, "visits_reduced")
     checkpoint = f"{lake.table(context.asset_key).uri}/{CHECKPOINT}"
-    done = drain_into_topic(session, reduced(visits), output, checkpoint)
+    done = drain_into_topic(session, reduced(visits.records), output, checkpoint, visits.source)
     return dg.MaterializeResult(
         metadata={
             "topic": VISITS_REDUCED,
             "records_written": done.records,
+            "stream/source": done.source or "",
             "stream/batches": done.batches,
             "stream/from": done.start or "",
             "stream/to": done.end or "",

@@ -38,6 +38,7 @@ def visits_topic(broker: KafkaBroker, staging_broker: KafkaBroker) -> dg.Materia
             "topic": STAGING_VISITS,
             "records_copied": done.records,
             "transactions": done.batches,
+            "topic/source": f"id {done.source}" + (", adopted: the positions did not say it" if done.adopted else ""),
             POSITIONS: dg.MetadataValue.json({str(p): offset for p, offset in done.positions.items()}),
         },
     )

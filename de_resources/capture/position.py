@@ -1,4 +1,4 @@
-"""How far a topic has come: the newest change that it holds, from the headers of the last records."""
+"""How far a topic has come: the newest change that it holds and whose it is, from the headers of the last records."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from de_resources.capture.envelope import Position
+from de_resources.capture.history import DatabaseId
 from de_resources.errors import PermanentError
 from de_resources.topic_reader import TopicMissing
 
@@ -28,9 +29,13 @@ class ForeignRecord(PermanentError):
 
 @dataclass(frozen=True)
 class Reached:
-    """The newest position in the topic; None: it holds no change yet."""
+    """The newest position in the topic, and in which database's log it is.
 
-    position: Position | None
+    No position: the topic holds no change yet. No database: its newest record was written by a version that did not say.
+    """
+
+    position: Position | None = None
+    database: DatabaseId | None = None
 
 
 def reached(client_config: Mapping[str, str], topic: str) -> Reached:
@@ -52,18 +57,19 @@ def reached(client_config: Mapping[str, str], topic: str) -> Reached:
         lasts = [_last(consumer, topic, partition) for partition in found.partitions]
     finally:
         consumer.close()
-    return Reached(max((position for position in lasts if position is not None), default=None))
+    newest = max((last for last in lasts if last is not None), key=lambda last: last[0], default=None)
+    return Reached(*newest) if newest else Reached()
 
 
-def _last(consumer: Consumer, topic: str, partition: int) -> Position | None:
-    """The last committed record's position. Ends of transactions take offsets too, so it is searched for backwards."""
+def _last(consumer: Consumer, topic: str, partition: int) -> tuple[Position, DatabaseId | None] | None:
+    """Of the last committed record. Ends of transactions take offsets too, so it is searched for backwards."""
     low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_SECONDS)
     look = _FIRST_LOOK
     while high > low:
         begin = max(low, high - look)
         message = _read_to_end(consumer, TopicPartition(topic, partition, begin))
         if message is not None:
-            return _position(message)
+            return _place(message)
         if begin == low:
             return None
         look *= 8
@@ -86,9 +92,10 @@ def _read_to_end(consumer: Consumer, begin: TopicPartition) -> Message | None:
             raise KafkaException(error)
 
 
-def _position(message: Message) -> Position:
+def _place(message: Message) -> tuple[Position, DatabaseId | None]:
     headers = dict(message.headers() or [])
     try:
-        return Position(int(headers["commit_lsn"] or b""), int(headers["sequence"] or b""))
+        position = Position(int(headers["commit_lsn"] or b""), int(headers["sequence"] or b""))
+        return position, DatabaseId.of(headers)
     except (KeyError, ValueError):
         raise ForeignRecord(str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)) from None

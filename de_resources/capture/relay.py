@@ -22,12 +22,14 @@ from psycopg2.extensions import connection
 
 from de_resources.capture import slot
 from de_resources.capture.envelope import Origin, Position, Record, records, snapshot_record, truncation
+from de_resources.capture.history import identify
 from de_resources.capture.pgoutput import Begin, Change, Commit, Decoder, Message, Relation, Truncate
 from de_resources.capture.position import reached
 from de_resources.capture.source import CaptureSource
 from de_resources.errors import PermanentError, TransientError
 from de_resources.kafka import KafkaBroker
 from de_resources.postgres import PostgresDatabase
+from de_resources.topic_identity import topic_identity
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +52,17 @@ class NoPrimaryKey(PermanentError):
         super().__init__(f"The table `{table}` has no primary key, so its changes have no record key. Add one.")
 
 
+class TopicMadeAnew(PermanentError):
+    """The topic is not the one that got the rows from before the slot, and all that was confirmed since."""
+
+    def __init__(self, source: CaptureSource) -> None:
+        self.source = source
+        super().__init__(
+            f"The topic `{source.topic}` was made anew: what the capture has confirmed to the database is not in it. Nothing "
+            f"more was read. Run `de capture drop {source.name}`, then `de up`: the capture begins with a snapshot."
+        )
+
+
 class SlotInUse(TransientError):
     """Somebody else reads the slot."""
 
@@ -70,29 +83,44 @@ class Fenced(PermanentError):
 class Capture:
     """One run of the relay. `run` ends when `stop` says so, and raises when database, broker or slot fail.
 
-    Raises what `slot` raises, and `NoPrimaryKey`, `TopicMissing`, `Fenced`; psycopg2's and Kafka's own errors where a
-    connection breaks. After any of them a new run goes on where this one was.
+    Raises what `slot` raises, and `AnotherDatabase`, `TopicMadeAnew`, `NoPrimaryKey`, `TopicMissing`, `Fenced`; psycopg2's and
+    Kafka's own errors where a connection breaks. After any of them a new run goes on where this one was.
     """
 
     database: PostgresDatabase
     broker: KafkaBroker
     source: CaptureSource
     _keys: dict[Relation, tuple[str, ...]] = field(default_factory=dict)
+    _headers: list[tuple[str, str | bytes | None]] = field(default_factory=list)
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Relay until `stop`."""
         there = self._status()
         if there is not None and there.active:
             raise SlotInUse(self.source)  # before the producer takes over the identity of the one that runs
+        self.broker.check()
+        self._require_history()
         producer = self._producer()
         self._ensure_snapshot(producer)
         with closing(self.database.open(replication=True)) as replication, replication.cursor() as stream:
             self._start(stream)
             self._relay(stream, producer, stop)
 
+    def _require_history(self) -> None:
+        """Before anything is read or confirmed: whether the topic's positions are of this database."""
+        with closing(self.database.open(replication=True)) as replication, replication.cursor() as asked:
+            history = identify(asked)
+        known = reached(self.broker.client_config(), self.source.topic)
+        if known.position is not None:
+            history.require_continues(self.source, known.position, known.database)
+            if known.database is None:
+                log.warning(
+                    "%s: the topic does not say whose changes it holds: taken for %s", self.source.name, history.id
+                )
+        self._headers = history.id.headers
+
     def _producer(self) -> Producer:
         """Transactional: a second producer with the identity of this one makes the first one fail."""
-        self.broker.check()
         producer = Producer(
             {
                 **self.broker.client_config(),
@@ -114,7 +142,11 @@ class Capture:
     def _make_slot(self, producer: Producer) -> None:
         with self.database.connect() as session, session.cursor() as asked:
             slot.ensure_publication(asked, self.database, self.source)
-        if slot.snapshot_is_delivered(self.database, self.source):
+        topic = topic_identity(self.broker.client_config(), self.source.topic)
+        if (delivered := slot.delivered(self.database, self.source)) is not None:
+            if delivered.topic not in (None, topic):
+                raise TopicMadeAnew(self.source)
+            slot.mark_delivered(self.database, self.source, topic)
             return
         position, there = reached(self.broker.client_config(), self.source.topic).position, self._status()
         if there is not None and (position is None or position.commit_lsn < there.confirmed_lsn - 1):
@@ -125,7 +157,7 @@ class Capture:
                 # Ahead of a transaction that commits exactly at the slot's first position.
                 count = self._deliver(producer, self._snapshot(session, lsn - 1))
                 log.info("snapshot of %d rows delivered", count)
-        slot.mark_delivered(self.database, self.source)
+        slot.mark_delivered(self.database, self.source, topic)
 
     def _snapshot(self, session: connection, lsn: int) -> Iterator[Record]:
         origin, sequence = Origin(lsn, datetime.now(UTC), tx_id=0), 0
@@ -196,9 +228,10 @@ class Capture:
         return count
 
     def _produce(self, producer: Producer, record: Record) -> None:
+        headers = [*record.position.headers, *self._headers]
         while True:
             try:
-                producer.produce(self.source.topic, key=record.key, value=record.value, headers=record.position.headers)
+                producer.produce(self.source.topic, key=record.key, value=record.value, headers=headers)
             except BufferError:  # the local queue is full: let it drain
                 producer.poll(0.1)
             else:

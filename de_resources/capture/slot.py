@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier, Literal
 
+from de_resources.capture.history import parse_lsn
 from de_resources.capture.source import CaptureSource
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase, RelationMissing
 
-_DELIVERED = "snapshot delivered"
+_DELIVERED, _INTO = "snapshot delivered", " into topic "
 _HEARTBEAT = "SELECT (pg_logical_emit_message(true, 'heartbeat', '') - '0/0'::pg_lsn)::bigint"
 _STATUS = """
     SELECT active, wal_status, (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint,
@@ -124,21 +125,30 @@ def exported_snapshot(database: PostgresDatabase, source: CaptureSource) -> Iter
                 yield parse_lsn(position), session
 
 
-def snapshot_is_delivered(database: PostgresDatabase, source: CaptureSource) -> bool:
-    """Whether the rows from before the slot are in the topic; kept as the publication's comment."""
+@dataclass(frozen=True)
+class Delivered:
+    """The rows from before the slot are in the topic with this identity; None: in one that no capture has looked at yet."""
+
+    topic: str | None
+
+
+def delivered(database: PostgresDatabase, source: CaptureSource) -> Delivered | None:
+    """Whether the rows from before the slot are in the topic, and in which; kept as the publication's comment."""
     with database.connect() as session, session.cursor() as asked:
         asked.execute(
-            "SELECT obj_description(oid, 'pg_publication') = %s FROM pg_publication WHERE pubname = %s",
-            (_DELIVERED, source.slot),
+            "SELECT obj_description(oid, 'pg_publication') FROM pg_publication WHERE pubname = %s", (source.slot,)
         )
-        return asked.fetchone() == (True,) and _slot_exists(asked, source)
+        ((said,),) = asked.fetchall() or [(None,)]
+        if said is None or not said.startswith(_DELIVERED) or not _slot_exists(asked, source):
+            return None
+        return Delivered(said.removeprefix(_DELIVERED).removeprefix(_INTO) or None)
 
 
-def mark_delivered(database: PostgresDatabase, source: CaptureSource) -> None:
-    """Remember that the snapshot need not be taken again."""
+def mark_delivered(database: PostgresDatabase, source: CaptureSource, topic: str | None = None) -> None:
+    """Remember that the snapshot need not be taken again, as long as the topic is the one with this identity."""
+    said = _DELIVERED if topic is None else f"{_DELIVERED}{_INTO}{topic}"
     with database.connect() as session, session.cursor() as asked:
-        comment = SQL("COMMENT ON PUBLICATION {} IS {}").format(Identifier(source.slot), Literal(_DELIVERED))
-        asked.execute(comment)
+        asked.execute(SQL("COMMENT ON PUBLICATION {} IS {}").format(Identifier(source.slot), Literal(said)))
 
 
 def status(database: PostgresDatabase, source: CaptureSource) -> CaptureStatus | None:
@@ -182,12 +192,6 @@ def forget_slot(database: PostgresDatabase, source: CaptureSource) -> None:
     """Remove a slot whose snapshot never arrived, so that it can be taken again."""
     with database.connect() as session, session.cursor() as asked:
         _drop_slot(asked, source)
-
-
-def parse_lsn(text: str) -> int:
-    """`16/B374D848` as a number."""
-    high, low = text.split("/")
-    return (int(high, 16) << 32) + int(low, 16)
 
 
 def _drop_slot(asked: cursor, source: CaptureSource) -> None:

@@ -72,6 +72,7 @@ from de_resources.delta.tombstones import Forgetting
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
 from de_resources.storage import spark_options
+from de_resources.stream_source import StreamSource
 
 Choice = TypeVar("Choice", bound=Enum)
 
@@ -172,7 +173,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         metadata = settings_of(asset, context.definition_metadata or {}, context.output_metadata or {})
         table = self._table(metadata, table_slice, connection)
         turn = self._turn(context, metadata, table)
-        owned = obj.owns if isinstance(obj, ObservedFrame) else None
+        owned, follows = (obj.owns, obj.follows) if isinstance(obj, ObservedFrame) else (None, None)
         slice_ = None if turn else owned or slice_of(context, metadata)
         stamp = stamp_of(context, table, slice_)
         if turn is not None:
@@ -184,7 +185,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             # A merge compares before it writes: nobody else may write in between, not even through the same engine.
             shared = self._config.spark.shared and self._modes(metadata)[0] != WriteMode.merge
             with commit_lock(table.uri, table=table.name, shared=shared):
-                written = self._write(frame, table, slice_, stamp, metadata, turn)
+                written = self._write(frame, table, slice_, stamp, metadata, turn, follows)
         except SparkConnectGrpcException as error:
             raise disk_full(error, table, began) or self._lost(error) from error
         except (PySparkException, Py4JJavaError) as error:
@@ -249,6 +250,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         stamp: Stamp,
         metadata: Mapping[str, Any],
         turn: Turn | None,
+        follows: StreamSource | None,
     ) -> Written:
         session = self._config.spark.spark_session
         mode, schema_mode = self._modes(metadata)
@@ -262,7 +264,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             rule = merge_rule(metadata, table.contract, self._config.merge_config)
             return stateful.merge(session, table, frame, stamp, rule=rule, turn=turn, evolve=evolve)
         if frame.isStreaming:
-            return streaming.drain(session, table, frame, stamp)
+            return streaming.drain(session, table, frame, stamp, follows)
         log = table.log()
         # A first write that failed leaves a blank table behind, and has to be possible again.
         if log is not None and not log.is_blank:

@@ -15,6 +15,7 @@ import dagster as dg
 from pyspark.sql import DataFrame
 
 from de_resources.delta.slices import Slice
+from de_resources.stream_source import StreamSource
 
 Told = Mapping[datetime | None, Mapping[str, Any]]
 """Metadata by the start of a time window (UTC), or by None for the frame as a whole."""
@@ -25,11 +26,13 @@ class ObservedFrame:
     """`tell` is called once, after `frame` was written; it would wait for ever for a write that was skipped.
 
     `owns` is the slice that the write replaces, for a run whose slice is no partition: a stretch of a stream.
+    `follows` is the source of a stream whose offsets do not say which one it is: a topic.
     """
 
     frame: DataFrame
     tell: Callable[[], Told]
     owns: Slice | None = None
+    follows: StreamSource | None = None
 
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> ObservedFrame:
         """Another frame computed from this one, which tells the same."""

@@ -13,6 +13,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -23,6 +24,7 @@ from de_resources.delta import frames
 from de_resources.delta.crash_points import reach
 from de_resources.delta.table import Stamp, Table, Written
 from de_resources.errors import PermanentError
+from de_resources.stream_source import AnotherSource, StreamSource, require_same
 
 CHECKPOINT = "_checkpoint"
 _OBSERVATION = "write"
@@ -56,18 +58,24 @@ class SourceLost(PermanentError):
         )
 
 
-def drain(session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp) -> Written:
+def drain(
+    session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp, source: StreamSource | None = None
+) -> Written:
     """Append what the stream holds that no earlier run has read.
 
     The write's details are `stream/from` and `stream/to`, the source's own offsets, and `stream/batches`. A rerun
     without new input commits nothing. A killed run is continued by the next one, without loss and without repetition.
-    Rows and violations are of all micro-batches; where the engine did not tell of one, both are unknown (None) and never
-    too low. Raises `SourceLost` when the source no longer has what comes next; what was read stays.
+    `source` says whose offsets the checkpoint has, where the engine cannot tell by itself: a topic. It is told as
+    `stream/source`, also that it was adopted for a checkpoint that did not know it.
+    Raises `SourceLost` when the source no longer has what comes next, or is another one; what was read stays. Rows and violations are of all micro-batches; where the engine did not tell of one, both are unknown (None)
+    and never too low.
     """
     started = time.monotonic()
     reach("before_write", table.name)
     table.create_if_missing(session, frame.schema)
     counted = frame.observe(_OBSERVATION, *frames.counters(table.contract))
+    checkpoint = f"{table.uri}/{CHECKPOINT}"
+    followed = identify(session, table.name, checkpoint, source) if source else {}
     reach("before_commit", table.name)
     log = table.log()
     before = log.version if log else 0
@@ -75,13 +83,27 @@ def drain(session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp) -
     query = (
         counted.writeStream.format("delta")
         .outputMode("append")
-        .options(**table.spark_options, userMetadata=stamp.text(), checkpointLocation=f"{table.uri}/{CHECKPOINT}")
+        .options(**table.spark_options, userMetadata=stamp.text(), checkpointLocation=checkpoint)
         .trigger(availableNow=True)
         .start(table.uri)
     )
-    await_end(query, table.name, f"{table.uri}/{CHECKPOINT}")
+    await_end(query, table.name, checkpoint)
     reach("after_commit", table.name)
-    return _written(table, stamp, before, query.recentProgress, time.monotonic() - started)
+    written = _written(table, stamp, before, query.recentProgress, time.monotonic() - started)
+    return replace(written, details={**written.details, **followed})
+
+
+def identify(session: SparkSession, output: str, checkpoint: str, source: StreamSource) -> dict[str, str]:
+    """What the stream follows, as metadata: `stream/source`. Raises `SourceLost` where the checkpoint is about another one."""
+    try:
+        adopted = require_same(session, checkpoint, source)
+    except AnotherSource as error:
+        raise SourceLost(output, checkpoint, str(error)) from error
+    return {
+        "stream/source": f"{source}, adopted: the checkpoint did not say whose offsets it has"
+        if adopted
+        else str(source)
+    }
 
 
 def await_end(query: StreamingQuery, output: str, checkpoint: str) -> None:

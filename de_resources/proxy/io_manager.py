@@ -26,6 +26,7 @@ from de_resources.delta.table import Stamp, Table, Written
 from de_resources.errors import PermanentError
 from de_resources.proxy.switching import publish
 from de_resources.proxy.table import ProxiedTable, version_id
+from de_resources.stream_source import StreamSource
 
 
 class NotAVersion(PermanentError):
@@ -58,6 +59,7 @@ class VersionHandler(PySparkTypeHandler):
         stamp: Stamp,
         metadata: Mapping[str, Any],
         turn: Turn | None,
+        follows: StreamSource | None,  # noqa: ARG002 - of streams, which are refused
     ) -> Written:
         assert isinstance(table, ProxiedTable)  # noqa: S101 - what `_table` makes
         mode, schema_mode = self._modes(metadata)

@@ -6,18 +6,19 @@ record: what it did not commit is aborted when the next run takes over its trans
 replicator that was only believed dead.
 
 Positions are kept by the *target's* broker, as offsets of the consumer group `replicate.<source>`: for each partition of
-the target topic, the offset from which the source is read next. Only there can they be committed together with the
-records. Brokers forget the positions of a group after a week of silence (`offsets.retention.minutes`); each run renews
-them, and a replica whose positions are gone is refused instead of filled a second time.
+the target topic, the offset from which the source is read next, and which topic the source is. Only there can they be committed
+together with the records. Brokers forget the positions of a group after a week of silence
+(`offsets.retention.minutes`); each run renews them, and a replica whose positions are gone is refused instead of
+filled a second time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from de_resources.errors import TransientError
 from de_resources.replication.topic_layout import PartitionEnd, Record, Side, require_replicable
@@ -40,11 +41,16 @@ class ReplicationInterrupted(TransientError):
 
 @dataclass(frozen=True)
 class TopicReplicated:
-    """What a run copied: records and batches, and by partition the source's offset behind the last one."""
+    """What a run copied: records and batches, and by partition the source's offset behind the last one.
+
+    `source` is the topic's identity. `adopted`: the run before was one of a version that did not keep it.
+    """
 
     records: int
     batches: int
     positions: Mapping[int, int]
+    source: str
+    adopted: bool = False
 
 
 def replicate_topic(source: Side, target: Side, *, batch: int = BATCH) -> TopicReplicated:
@@ -61,8 +67,9 @@ def replicate_topic(source: Side, target: Side, *, batch: int = BATCH) -> TopicR
     try:
         with closing(_member(source, target)) as member:
             link = _Link(target, group, member)
-            positions = starting_positions(source, target, remembered(member, target.topic))
-            return _drain(source, positions, link, batch)
+            known = remembered(member, target.topic)
+            done = _drain(source, starting_positions(source, target, known), link, batch)
+            return replace(done, adopted=bool(known.offsets) and known.source is None)
     except KafkaException as error:
         raise ReplicationInterrupted(target.topic, error.args[0].str()) from error
 
@@ -112,9 +119,9 @@ class _Link:
             self._produce(record)
         self.producer.poll(0)
 
-    def commit(self, positions: Mapping[int, int], *, and_begin: bool = False) -> None:
+    def commit(self, positions: Positions, *, and_begin: bool = False) -> None:
         """Commit the queued records together with the positions behind them."""
-        offsets = [TopicPartition(self.topic, partition, offset) for partition, offset in positions.items()]
+        offsets = positions.committed_on(self.topic)
         self.producer.send_offsets_to_transaction(offsets, self.member.consumer_group_metadata(), SECONDS)
         self.producer.commit_transaction(SECONDS)
         if and_begin:
@@ -131,7 +138,9 @@ class _Link:
         )
 
 
-def _drain(source: Side, positions: dict[int, int], link: _Link, batch: int) -> TopicReplicated:
+def _drain(source: Side, start: Positions, link: _Link, batch: int) -> TopicReplicated:
+    positions = dict(start.offsets)
+    reached = replace(start, offsets=positions)
     records = batches = pending = 0
     with link.transaction():
         for item in source.read(dict(positions)):
@@ -142,8 +151,8 @@ def _drain(source: Side, positions: dict[int, int], link: _Link, batch: int) -> 
             positions[item.partition] = item.offset + 1
             pending += 1
             if pending == batch:
-                link.commit(positions, and_begin=True)
+                link.commit(reached, and_begin=True)
                 records, batches, pending = records + pending, batches + 1, 0
         # Without records too: the broker keeps positions for a limited time only.
-        link.commit(positions)
-    return TopicReplicated(records + pending, batches + bool(pending), positions)
+        link.commit(reached)
+    return TopicReplicated(records + pending, batches + bool(pending), positions, str(start.source))

@@ -20,6 +20,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from de_resources.errors import PermanentError, TransientError
+from de_resources.topic_identity import topic_identity
 
 SECONDS = 15.0
 _FETCH, _FETCH_SECONDS = 1000, 0.1
@@ -116,6 +117,11 @@ class Side:
         if self.topic not in topics:
             raise TopicMissing(self.topic, self.servers)
         return len(topics[self.topic].partitions)
+
+    def identity(self) -> str:
+        """The broker's identity of the topic, which changes when it is deleted and made anew. Raises `TopicMissing`."""
+        self.partitions()
+        return topic_identity(self.config, self.topic, timeout=SECONDS)
 
     def setting(self, name: str) -> str:
         """A setting of the topic, as the broker applies it."""

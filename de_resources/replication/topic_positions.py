@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from de_resources.errors import PermanentError
 from de_resources.replication.topic_layout import SECONDS, Side
 
-Positions = Mapping[int, int]
-"""The source's offset to go on from, by partition; partitions that were never replicated are absent."""
+
+@dataclass(frozen=True)
+class Positions:
+    """The source's offset to go on from, by partition; partitions that were never replicated are absent.
+
+    `source` is the identity of the topic whose offsets they are; None: they were committed by a version that kept none.
+    """
+
+    offsets: Mapping[int, int]
+    source: str | None
+
+    def committed_on(self, replica: str) -> list[TopicPartition]:
+        """As offsets of a group on the replica's topic, each with the source's identity."""
+        return [TopicPartition(replica, p, offset, metadata=self.source) for p, offset in self.offsets.items()]
+
 
 # A broker that has just started is still choosing who keeps the group's offsets.
 _ELECTING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
@@ -30,15 +44,22 @@ class PositionsLost(PermanentError):
 
 
 class SourceRecreated(PermanentError):
-    """A source that ends before the position, or lacks a partition that was replicated: it is another topic now."""
+    """A source that is another topic than the one that was replicated: by its identity, or because it ends too early."""
 
-    def __init__(self, topic: str, partition: int, position: int, end: int | None) -> None:
-        self.topic, self.partition, self.position, self.end = topic, partition, position, end
+    def __init__(self, topic: str, why: str) -> None:
+        self.topic, self.why = topic, why
+        super().__init__(f"{why}: it was made anew. Nothing was copied. {_AFRESH}")
+
+    @classmethod
+    def by_identity(cls, topic: str, known: str, found: str) -> SourceRecreated:
+        """The broker says so."""
+        return cls(topic, f"`{topic}` is another topic than the one that was replicated (id {found}, was {known})")
+
+    @classmethod
+    def by_end(cls, topic: str, partition: int, position: int, end: int | None) -> SourceRecreated:
+        """It ends before the position, or lacks a partition that was replicated."""
         now = "does not exist any more" if end is None else f"ends at {end}"
-        super().__init__(
-            f"The partition {partition} of `{topic}` was replicated up to offset {position} and {now}: the topic was made "
-            f"anew, or has fewer partitions than before. Nothing was copied. {_AFRESH}"
-        )
+        return cls(topic, f"The partition {partition} of `{topic}` was replicated up to offset {position} and {now}")
 
 
 class RecordsExpired(PermanentError):
@@ -54,9 +75,11 @@ class RecordsExpired(PermanentError):
 
 
 def remembered(member: Consumer, topic: str) -> Positions:
-    """The positions that the group has committed on the replica's topic."""
+    """The positions that the group has committed on the replica's topic, all of them in one transaction."""
     places = [TopicPartition(topic, p) for p in member.list_topics(timeout=SECONDS).topics[topic].partitions]
-    return {place.partition: place.offset for place in committed(member, places) if place.offset >= 0}
+    known = [place for place in committed(member, places) if place.offset >= 0]
+    source = next((place.metadata for place in known if place.metadata), None)
+    return Positions({place.partition: place.offset for place in known}, source)
 
 
 def committed(member: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
@@ -71,18 +94,22 @@ def committed(member: Consumer, places: list[TopicPartition]) -> list[TopicParti
             time.sleep(0.1)
 
 
-def starting_positions(source: Side, target: Side, known: Positions) -> dict[int, int]:
+def starting_positions(source: Side, target: Side, known: Positions) -> Positions:
     """By partition of the source, the offset to read from: where the last run ended, or the oldest record.
 
-    Raises `PositionsLost`, `SourceRecreated` or `RecordsExpired` where going on would lose or double records.
+    They say which topic the source is, also where the last run did not. Raises `PositionsLost`, `SourceRecreated` or
+    `RecordsExpired` where going on would lose or double records.
     """
-    begins, ends = source.begins(), source.ends()
-    for partition, position in sorted(known.items()):
+    identity, begins, ends = source.identity(), source.begins(), source.ends()
+    for partition, position in sorted(known.offsets.items()):
         if position > ends.get(partition, -1):
-            raise SourceRecreated(source.topic, partition, position, ends.get(partition))
+            raise SourceRecreated.by_end(source.topic, partition, position, ends.get(partition))
+    if known.source not in (None, identity):
+        raise SourceRecreated.by_identity(source.topic, str(known.source), identity)
+    for partition, position in sorted(known.offsets.items()):
         if position < begins[partition]:
             raise RecordsExpired(source.topic, partition, position, begins[partition])
     for partition, end in sorted(target.ends().items()):
-        if end > 0 and partition in begins and partition not in known:
+        if end > 0 and partition in begins and partition not in known.offsets:
             raise PositionsLost(target.topic, partition)
-    return {partition: known.get(partition, begin) for partition, begin in begins.items()}
+    return Positions({partition: known.offsets.get(partition, begin) for partition, begin in begins.items()}, identity)

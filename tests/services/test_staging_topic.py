@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import dagster as dg
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from de_assets.definitions import defs
@@ -230,6 +230,47 @@ def test_a_source_that_was_made_anew_is_refused(broker: KafkaBroker, pair: tuple
         replicate_topic(source, target)
 
     assert content(target) == before
+
+
+@pytest.mark.pattern("passthrough_replicator")
+def test_a_source_that_was_made_anew_is_refused_though_it_is_longer_than_before(
+    broker: KafkaBroker, pair: tuple[Side, Side]
+) -> None:
+    source, target = pair
+    fill(source, 30)
+    replicate_topic(source, target)
+    before = content(target)
+    _delete(source)
+    broker.ensure_topics([TopicSpec(source.topic, PARTITIONS)])
+    fill(source, 60, start=100)
+
+    with pytest.raises(SourceRecreated, match=f"`{source.topic}` is another topic than the one"):
+        replicate_topic(source, target)
+
+    assert content(target) == before
+
+
+@pytest.mark.pattern("passthrough_replicator")
+def test_positions_that_do_not_say_whose_they_are_are_adopted_once(
+    broker: KafkaBroker, pair: tuple[Side, Side]
+) -> None:
+    source, target = pair
+    fill(source, 30)
+    first = replicate_topic(source, target)
+    # As a version before has left them: offsets, and nothing beside them.
+    member = Consumer({**target.config, "group.id": f"replicate.{source.topic}", "log_level": 0})
+    member.commit(offsets=[TopicPartition(target.topic, p, o) for p, o in first.positions.items()], asynchronous=False)
+    member.close()
+    fill(source, 30, start=30)
+    adopting, known = replicate_topic(source, target), replicate_topic(source, target)
+
+    assert [(each.records, each.adopted) for each in (first, adopting, known)] == [(30, False), (30, True), (0, False)]
+    assert first.source == adopting.source == known.source
+    _delete(source)
+    broker.ensure_topics([TopicSpec(source.topic, PARTITIONS)])
+    fill(source, 90)
+    with pytest.raises(SourceRecreated, match=f"was {first.source}"):
+        replicate_topic(source, target)
 
 
 def test_a_replica_without_positions_is_not_filled_twice(pair: tuple[Side, Side]) -> None:

@@ -267,6 +267,23 @@ def test_a_topic_that_was_made_anew_and_positions_of_somebody_else_are_refused(w
         positions.read()
 
 
+def test_a_topic_that_came_back_longer_is_refused_wherever_its_position_is_kept(world: World) -> None:
+    world.publish(*VALUES)
+    client.run(world.name, world.name, Delivery.WITH_THE_WRITE)
+    before = world.received()
+    admin = world.admin()
+    for future in admin.delete_topics([world.name]).values():
+        future.result(20)
+    KafkaBroker().ensure_topics([TopicSpec(world.name, PARTITIONS, {"retention.ms": "-1"})])
+    world.publish(*VALUES, *VALUES)
+
+    with pytest.raises(AnotherTopic, match="made anew"):
+        client.run(world.name, world.name, Delivery.WITH_THE_WRITE)
+    assert world.received() == before
+    # The broker keeps positions of a topic no longer than the topic: who keeps them there begins again.
+    assert GroupCheckpoints(world.log, f"group-{world.name}").read() is None
+
+
 def test_a_topic_with_its_producers_times_or_none_at_all_is_refused(world: World) -> None:
     with pytest.raises(NotAppendTime, match=r"message.timestamp.type=CreateTime.*Set it to `LogAppendTime`"):
         world.log.require_append_time()

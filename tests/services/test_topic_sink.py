@@ -103,10 +103,10 @@ def test_over_connect_the_servers_own_worker_writes_and_what_it_raises_is_said(
     publish(f"{output.topic}-source", ["a", "b", "c"])
     stream = topic_stream(session, broker, f"{output.topic}-source", at_most=2)
 
-    first = drain_into_topic(session, stream, output, checkpoint)
+    first = drain_into_topic(session, stream.records, output, checkpoint, stream.source)
     publish(f"{output.topic}-source", ["d"])
-    second = drain_into_topic(session, stream, output, checkpoint)
-    third = drain_into_topic(session, stream, output, checkpoint)
+    second = drain_into_topic(session, stream.records, output, checkpoint, stream.source)
+    third = drain_into_topic(session, stream.records, output, checkpoint, stream.source)
     assert [(each.records, each.skipped) for each in (first, second, third)] == [(3, ()), (1, ()), (0, ())]
     assert (second.batches, third.batches) == (1, 0)
     assert committed(output.topic) == Counter("abcd")
@@ -117,10 +117,10 @@ def test_over_connect_the_servers_own_worker_writes_and_what_it_raises_is_said(
         other.write(batch + 1, [])
     publish(f"{output.topic}-source", ["e"])
     with pytest.raises(StreamStopped, match=rf"Batch {batch} .* expects batch {batch + 2}"):
-        drain_into_topic(session, stream, output, checkpoint)
+        drain_into_topic(session, stream.records, output, checkpoint, stream.source)
 
     with pytest.raises(CheckpointLost, match="would double them"):
-        drain_into_topic(session, stream, output, str(tmp_path / "another"))
+        drain_into_topic(session, stream.records, output, str(tmp_path / "another"), stream.source)
     assert committed(output.topic) == Counter("abcd")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -11,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from de_resources.delta.stream import SourceLost, drain
+from de_resources.delta.stream import CHECKPOINT, SourceLost, drain
 from de_resources.delta.table import Stamp, Table, Written
 from de_resources.kafka import KafkaBroker, TopicSpec
 from de_resources.local import LocalServices
@@ -43,8 +44,13 @@ class Stream:
 
     def drain(self) -> Written:
         session, run = SparkEngine().spark_session, uuid4().hex
-        records = placed(topic_stream(session, KafkaBroker(), self.topic))
-        return drain(session, self.table, records, Stamp(self.table.name, "append", "all", run, run, run))
+        followed = topic_stream(session, KafkaBroker(), self.topic)
+        stamp = Stamp(self.table.name, "append", "all", run, run, run)
+        return drain(session, self.table, placed(followed.records), stamp, followed.source)
+
+    def forget_source(self) -> None:
+        """Leave a checkpoint as a version has that knew offsets only: what stops the stream then is what the engine sees."""
+        shutil.rmtree(Path(self.table.uri) / CHECKPOINT / "followed")
 
     def rows(self) -> list[str]:
         rows = self.table.read(SparkEngine().spark_session).collect()
@@ -64,12 +70,14 @@ def test_a_topic_that_came_back_smaller_stops_the_stream_and_what_was_read_stays
     stream.produce(0, "a", "b")
     stream.produce(2, "c")
     stream.drain()
+    stream.forget_source()
     stream.delete()
     stream.create(partitions=1)
     stream.produce(0, "d", "e", "f")
     for _ in range(2):
         with pytest.raises(SourceLost, match=r"bronze\.drained.*remove .*_checkpoint") as lost:
             stream.drain()
+        stream.forget_source()
         assert re.search(rf"{stream.topic}-[12]", lost.value.reason), lost.value.reason
     assert stream.rows() == ["a", "b", "c"]
 
@@ -77,6 +85,7 @@ def test_a_topic_that_came_back_smaller_stops_the_stream_and_what_was_read_stays
 def test_a_topic_that_came_back_shorter_stops_the_stream(stream: Stream) -> None:
     stream.produce(0, "a", "b")
     stream.drain()
+    stream.forget_source()
     stream.delete()
     stream.create(partitions=3)
     stream.produce(0, "c")
@@ -84,3 +93,37 @@ def test_a_topic_that_came_back_shorter_stops_the_stream(stream: Stream) -> None
         stream.drain()
     assert f"{stream.topic}-0" in lost.value.reason
     assert stream.rows() == ["a", "b"]
+
+
+def test_a_topic_that_came_back_longer_stops_the_stream_as_well(stream: Stream) -> None:
+    stream.produce(0, "a", "b")
+    stream.drain()
+    stream.delete()
+    stream.create(partitions=3)
+    stream.produce(0, "c", "d", "e")
+    for _ in range(2):
+        with pytest.raises(SourceLost, match=rf"topic {stream.topic} was made anew"):
+            stream.drain()
+    assert stream.rows() == ["a", "b"]
+
+
+def test_a_checkpoint_that_does_not_say_whose_offsets_it_has_adopts_the_topic_once_and_says_so(stream: Stream) -> None:
+    stream.produce(0, "a", "b")
+    first = stream.drain()
+    stream.forget_source()
+    stream.produce(0, "c")
+    adopting, known = stream.drain(), stream.drain()
+
+    told = [str(each.details["stream/source"]) for each in (first, adopting, known)]
+    assert [each.endswith("adopted: the checkpoint did not say whose offsets it has") for each in told] == [
+        False,
+        True,
+        False,
+    ]
+    assert stream.rows() == ["a", "b", "c"]
+
+    stream.delete()
+    stream.create(partitions=3)
+    stream.produce(0, "d", "e", "f", "g")
+    with pytest.raises(SourceLost, match="was made anew"):
+        stream.drain()

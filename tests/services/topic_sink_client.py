@@ -19,9 +19,9 @@ from de_resources.topic_writer import TopicOutput
 def main(source: str, topic: str, checkpoint: str, at_most: str) -> None:
     """Drain."""
     session, broker = SparkEngine(url="local[1]").spark_session, KafkaBroker()
-    records = topic_stream(session, broker, source, at_most=int(at_most))
+    stream = topic_stream(session, broker, source, at_most=int(at_most))
     output = TopicOutput(broker.client_config(), topic, f"test-{topic}")
-    print(json.dumps(asdict(drain_into_topic(session, records, output, checkpoint))))
+    print(json.dumps(asdict(drain_into_topic(session, stream.records, output, checkpoint, stream.source))))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ import pytest
 
 from de_resources.capture import CaptureSource
 from de_resources.capture.envelope import Origin, Position, Record, records, snapshot_record, truncation
+from de_resources.capture.history import parse_lsn
 from de_resources.capture.pgoutput import Change, Decoder, Relation, Unchanged, UnknownMessage, Value
-from de_resources.capture.slot import parse_lsn
 from de_resources.capture.source import UnusableCaptureName
 
 pytestmark = pytest.mark.pattern("change_data_capture")

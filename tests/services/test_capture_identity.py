@@ -1,0 +1,239 @@
+"""A capture and whose positions it has: databases that are rebuilt or taken back, and topics that are made anew."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from test_capture import read_committed
+
+from de_resources.capture import Capture, CaptureSource, drop, prepare, status, wait_until_captured
+from de_resources.capture.history import AnotherDatabase
+from de_resources.capture.relay import TopicMadeAnew
+from de_resources.kafka import KafkaBroker
+from de_resources.local import LocalServices, TopicSpec
+from de_resources.local.postgres_server import PostgresService
+from de_resources.postgres import PostgresDatabase
+from de_resources.settings import Settings
+
+pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.pattern("change_data_capture")]
+
+CAPTURED = 60.0
+
+
+@dataclass
+class Server:
+    """A PostgreSQL of its own, which may be initialised anew and taken back."""
+
+    services: LocalServices
+
+    def start(self) -> None:
+        self.services.up(["postgres"])
+
+    def stop(self) -> None:
+        self.services.down()
+
+    @property
+    def data(self) -> Path:
+        return self.services.settings.home / "postgres" / "data"
+
+    def rebuild(self) -> None:
+        """Everything is gone, as after a disk was lost."""
+        self.stop()
+        shutil.rmtree(self.data)
+        self.start()
+
+    def keep(self, copy: Path) -> None:
+        """A copy of the files, as a base backup is one."""
+        self.stop()
+        subprocess.run(["cp", "-a", str(self.data), str(copy)], check=True)
+        self.start()
+
+    def take_back(self, copy: Path) -> None:
+        """The files of the copy, promoted as a new history of the same system."""
+        self.stop()
+        shutil.rmtree(self.data)
+        subprocess.run(["cp", "-a", str(copy), str(self.data)], check=True)
+        self._promoted()
+
+    def fail_over(self) -> None:
+        """The same state on a new timeline, as when a standby takes over that has everything."""
+        self.stop()
+        self._promoted()
+
+    def _promoted(self) -> None:
+        (self.data / "standby.signal").touch()
+        self.start()
+        own = PostgresService(self.services.settings)
+        endpoint = self.services.endpoint("postgres")
+        assert endpoint is not None
+        with closing(own._admin(endpoint)) as admin, admin.cursor() as cursor:
+            cursor.execute("SELECT pg_promote()")
+            assert cursor.fetchall() == [(True,)]
+
+
+@dataclass
+class World:
+    """A table, its topic, and captures between them."""
+
+    server: Server
+    database: PostgresDatabase
+    source: CaptureSource
+
+    def execute(self, statement: str) -> None:
+        with self.database.connect() as session, session.cursor() as cursor:
+            cursor.execute(statement.format(self.source.tables[0]))
+
+    def create(self) -> None:
+        self.execute("CREATE TABLE {0} (id BIGINT PRIMARY KEY); ALTER TABLE {0} REPLICA IDENTITY FULL")
+        assert prepare(self.database, self.source)
+
+    def capture(self) -> Capture:
+        return Capture(self.database, KafkaBroker(), self.source)
+
+    @contextmanager
+    def relaying(self) -> Iterator[None]:
+        """A capture runs meanwhile, and has relayed everything at the end."""
+        stopping = Event()
+        relay = Thread(target=self.capture().run, args=(stopping.is_set,))
+        relay.start()
+        try:
+            yield
+            wait_until_captured(self.database, self.source, CAPTURED)
+        finally:
+            stopping.set()
+            relay.join(30)
+
+    def told(self) -> list[tuple[str, int]]:
+        """Operation and id of every change in the topic, in the order of their positions."""
+        found = sorted(read_committed(self.source.topic), key=lambda record: record[2])
+        changes = [value for _, value, _ in found if value is not None and value["op"] != "t"]
+        return [(value["op"], value["after"]["id"]) for value in changes]
+
+    def confirmed(self) -> int:
+        found = status(self.database, self.source)
+        assert found is not None
+        return found.confirmed_lsn
+
+
+@pytest.fixture
+def own_server(at_home: LocalServices, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Another database than that of the other tests; the broker is theirs."""
+    home = at_home.settings.home.with_name(f"{at_home.settings.home.name}-own")
+    home.mkdir(mode=0o711)
+    settings = Settings.from_environment({"DE_HOME": str(home), "DE_JARS": str(at_home.settings.jars)})
+    server = Server(LocalServices(settings))
+
+    def endpoint(_database: PostgresDatabase, *, writer: bool = False) -> Any:
+        return server.services.endpoint("postgres")
+
+    monkeypatch.setattr(PostgresDatabase, "_endpoint", endpoint)
+    server.start()
+    yield server
+    server.stop()
+    shutil.rmtree(home)
+
+
+@pytest.fixture
+def world(own_server: Server) -> World:
+    name = f"owned_{uuid4().hex[:8]}"
+    KafkaBroker().ensure_topics([TopicSpec(name, partitions=3)])
+    made = World(own_server, PostgresDatabase(), CaptureSource(name, (f"public.{name}",), name))
+    made.create()
+    return made
+
+
+def delete_topic(topic: str) -> None:
+    admin = AdminClient({**KafkaBroker().client_config(), "log_level": "0"})
+    admin.delete_topics([topic])[topic].result(20)
+
+
+def test_changes_of_a_rebuilt_database_are_neither_dropped_nor_confirmed(world: World) -> None:
+    with world.relaying():
+        world.execute("INSERT INTO {} VALUES (1)")
+    world.server.rebuild()
+    world.create()
+    world.execute("INSERT INTO {} VALUES (2)")
+    before = world.confirmed()
+
+    for _ in range(2):
+        with pytest.raises(AnotherDatabase, match=r"are of system \d+, timeline 1, this is system \d+, timeline 1"):
+            world.capture().run(lambda: True)
+    assert (world.told(), world.confirmed()) == ([("c", 1)], before)
+
+    drop(world.database, world.source)
+    delete_topic(world.source.topic)
+    KafkaBroker().ensure_topics([TopicSpec(world.source.topic, partitions=3)])
+    with world.relaying():
+        while status(world.database, world.source) is None:
+            time.sleep(0.05)
+    assert world.told() == [("r", 2)], "what the message says to do heals it"
+
+
+def test_a_database_that_was_taken_back_is_refused_and_one_that_failed_over_goes_on(world: World) -> None:
+    with world.relaying():
+        world.execute("INSERT INTO {} VALUES (1)")
+    copy = world.server.data.parent / "copy"
+    world.server.keep(copy)
+    with world.relaying():
+        world.execute("INSERT INTO {} VALUES (2)")
+    world.server.fail_over()
+    with world.relaying():
+        world.execute("INSERT INTO {} VALUES (3)")
+    assert world.told() == [("c", 1), ("c", 2), ("c", 3)], "nothing was lost, so nothing is refused"
+
+    world.server.take_back(copy)
+    world.execute("INSERT INTO {} SELECT generate_series(10, 5000)")  # soon its log is longer than the old one was
+    before = world.confirmed()
+    with pytest.raises(
+        AnotherDatabase, match=r"of system \d+, timeline 2 since .*, this is system \d+, timeline 2 since "
+    ):
+        world.capture().run(lambda: True)
+    assert (world.told(), world.confirmed()) == ([("c", 1), ("c", 2), ("c", 3)], before)
+
+
+def test_a_topic_that_does_not_say_whose_changes_it_holds_is_adopted_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = Producer({**KafkaBroker().client_config(), "log_level": 0})
+    old = [("commit_lsn", b"1"), ("sequence", b"0")]
+    producer.produce(world.source.topic, b'{"op": "c", "after": {"id": 0}}', b"{}", headers=old)
+    assert producer.flush(20) == 0
+    with caplog.at_level(logging.WARNING, logger="de_resources.capture.relay"):
+        for number in (1, 2):
+            with world.relaying():
+                world.execute(f"INSERT INTO {{}} VALUES ({number})")
+    assert caplog.text.count("the topic does not say whose changes it holds") == 1
+    assert world.told() == [("c", 0), ("c", 1), ("c", 2)]
+
+
+def test_a_capture_does_not_go_on_into_a_topic_that_was_made_anew(world: World) -> None:
+    with world.relaying():
+        world.execute("INSERT INTO {} VALUES (1)")
+    before = world.confirmed()
+    delete_topic(world.source.topic)
+    KafkaBroker().ensure_topics([TopicSpec(world.source.topic, partitions=3)])
+    world.execute("INSERT INTO {} VALUES (2)")
+
+    for _ in range(2):
+        with pytest.raises(TopicMadeAnew, match=f"de capture drop {world.source.name}"):
+            world.capture().run(lambda: True)
+    assert (world.told(), world.confirmed()) == ([], before)
+
+    drop(world.database, world.source)
+    with world.relaying():
+        while status(world.database, world.source) is None:
+            time.sleep(0.05)
+    assert world.told() == [("r", 1), ("r", 2)]
