@@ -14,6 +14,7 @@ from de_assets.automation.alert_sensor import alerts
 from de_assets.automation.landing import visits_hour_landed
 from de_assets.automation.late_report import late_partitions
 from de_assets.automation.late_visits import late_days, late_hours, late_totals
+from de_assets.automation.recapture import capture_anew
 from de_assets.automation.releases import feature_released, features_release, features_set_aside
 from de_assets.automation.schedules import referral_stats_daily
 from de_assets.automation.stray_hours import visits_outside_calendar
@@ -51,4 +52,4 @@ def jobs(
     """The jobs that work on the tables of these assets, and those that an event starts."""
     tables = [maintenance.maintenance_job(assets), restore.restore_job(assets)]
     stores = [*versions.version_jobs(assets), roll_back_view, *weeks.week_jobs(assets)]
-    return [*tables, *stores, features_release, features_set_aside]
+    return [*tables, *stores, features_release, features_set_aside, capture_anew]

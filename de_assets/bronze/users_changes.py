@@ -12,9 +12,11 @@ from pyspark.sql import DataFrame
 from de_assets.automation.polling import poll, unread_by_stream
 from de_assets.contracts.users import UsersChanges
 from de_assets.dataset import dataset
+from de_assets.sources.capture import USERS_CAPTURE
 from de_assets.sources.systems import USERS_TOPIC
 from de_assets.sources.topics import USERS
 from de_assets.transforms.change_data_capture import parse_changes
+from de_checks.capture import capture_check, understood_check
 from de_checks.contract import contract_check
 from de_checks.lag import delay_check
 from de_resources.contract import Contract
@@ -47,5 +49,14 @@ def understood_or_explained(records: DataFrame) -> DataFrame:
 checks = [
     contract_check(users_changes, blocking=False),
     delay_check(users_changes, column="delay_ms", since="append_time", median=timedelta(seconds=30)),
+    capture_check(users_changes, USERS_CAPTURE),
+    understood_check(
+        users_changes,
+        error="error",
+        emptied="operation = 't'",
+        since="append_time",
+        remedy="When table and contract agree again, run the job `capture_anew`: the capture begins with a snapshot, which "
+        "makes up for what was left out.",
+    ),
 ]
 polls = [poll(users_changes, "*/5 * * * *", unread_by_stream(users_changes, USERS), resources=["broker", "lake"])]

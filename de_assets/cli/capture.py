@@ -7,18 +7,10 @@ from rich.table import Table
 
 from de_assets.cli.app import app, console, explained
 from de_assets.sources.capture import CAPTURES
-from de_resources.errors import PermanentError
+from de_resources.capture.source import UnknownCapture
 
 commands = typer.Typer(help="What captures hold in the database, and how to give it up.", no_args_is_help=True)
 app.add_typer(commands, name="capture")
-
-
-class UnknownCapture(PermanentError):
-    """A name that is none of the captures."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"There is no capture `{name}`: choose from {', '.join(c.name for c in CAPTURES)}.")
 
 
 @commands.command()
@@ -44,8 +36,6 @@ def drop(name: Annotated[str, typer.Argument(help="The capture, as `de capture s
     from de_resources.postgres import PostgresDatabase
 
     with explained():
-        source = next((source for source in CAPTURES if source.name == name), None)
-        if source is None:
-            raise UnknownCapture(name)
+        source = UnknownCapture.unless_named(name, CAPTURES)
         captures.drop(PostgresDatabase(), source)
     console.print(f"Slot and publication `{source.slot}` are gone.")

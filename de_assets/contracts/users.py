@@ -20,14 +20,15 @@ class UsersChanges(UserColumns):
     """Every change of the table of users, as the capture relayed it, understood or not.
 
     Grain: one record of the topic (partition, offset); tombstones are left out. Not partitioned: a stream appends. Of a
-    deleted user the columns hold the last image. A record that was not understood has `error`, and nothing but its place.
+    deleted user the columns hold the last image. `t` concerns no single user: the table was emptied, or a snapshot begins. A
+    record that was not understood has `error`, and nothing but its place.
     """
 
     user_id: T.StringType = pa.Field(nullable=True, description="Identity of the user")
     operation: T.StringType = pa.Field(
         nullable=True,
-        isin=["r", "c", "u", "d"],
-        description="r: there before the capture; c, u, d: created, updated, deleted",
+        isin=["r", "c", "u", "d", "t"],
+        description="r: there before the capture; c, u, d: created, updated, deleted; t: all rows before are gone",
     )
     changed_at: T.TimestampType = pa.Field(
         nullable=True, description="When it changed: by the application, else the row's own stamp, else the commit"
@@ -53,7 +54,9 @@ class UsersChanges(UserColumns):
         metadata = {
             "owner": OWNER,
             "key": ["topic_partition", "topic_offset"],
-            "rules": {"understood_or_explained": "(error IS NULL) = (operation IS NOT NULL AND user_id IS NOT NULL)"},
+            "rules": {
+                "understood_or_explained": "(error IS NULL) = (operation IS NOT NULL AND (operation = 't') = (user_id IS NULL))"
+            },
         }
 
 

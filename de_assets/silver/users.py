@@ -14,7 +14,7 @@ from de_assets.automation.conditions import gated
 from de_assets.bronze.users_changes import ATTRIBUTES
 from de_assets.contracts.users import Users
 from de_assets.dataset import dataset
-from de_assets.transforms.change_data_capture import in_log_order
+from de_assets.transforms.change_data_capture import in_log_order, with_truncations
 from de_assets.transforms.slowly_changing_dimension import versions
 from de_checks.contract import contract_check
 from de_checks.volume import volume_check
@@ -27,9 +27,10 @@ from de_checks.volume import volume_check
 )
 def users(changes: DataFrame) -> DataFrame:
     """Versions from the changes that were understood."""
-    understood = in_log_order(changes.where(F.col("error").isNull()), "user_id", "changed_at")
+    understood = with_truncations(changes.where(F.col("error").isNull()), "user_id")
+    ordered = in_log_order(understood, "user_id", "changed_at")
     deleted = F.col("operation") == "d"
-    return versions(understood, "user_id", ATTRIBUTES, "changed_at", deleted, order=("commit_lsn", "sequence"))
+    return versions(ordered, "user_id", ATTRIBUTES, "changed_at", deleted, order=("commit_lsn", "sequence"))
 
 
 checks = [contract_check(users), volume_check(users, tolerance=(0.9, 2.0), min_rows=0)]

@@ -3,7 +3,7 @@
 Key: the row's primary key. Value: `op` (r snapshot, c, u, d, t truncate), `before`, `after`, `source`. Values are JSON's types
 for booleans and numbers, ISO 8601 for times, text for the rest; a large value that was not sent is absent and named in
 `source.unchanged`. `(commit_lsn, sequence)` is the identity of a change, and their order. A deletion is followed by a
-tombstone, so that compaction may forget the row.
+tombstone, so that compaction may forget the row. A snapshot begins with a truncation, for it is all that there is.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def snapshot_record(relation: Relation, row: Row, key: Sequence[str], origin: Or
 
 
 def truncation(relation: Relation, origin: Origin, sequence: int) -> Record:
-    """All rows of a table are gone; keyed by the table."""
+    """All rows of a table that were told before are gone; keyed by the table. A snapshot begins with one."""
     key = json.dumps({"truncated": relation.name}).encode()
     return Record(Position(origin.commit_lsn, sequence), key, _value("t", relation, None, None, origin, sequence, []))
 

@@ -164,6 +164,9 @@ class Capture:
         for table in self.source.tables:
             relation = _relation(session, table)
             key = self._key(relation)
+            # What no row of the snapshot tells of was deleted while nobody read the log.
+            yield truncation(relation, replace(origin, snapshot=True), sequence)
+            sequence += 1
             with session.cursor(name="snapshot") as rows:
                 rows.itersize = 2_000
                 columns = psycopg2.sql.SQL(", ").join(

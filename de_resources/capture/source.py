@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +18,22 @@ class UnusableCaptureName(PermanentError):
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(f"`{name}` cannot name a capture: use lower-case letters, digits and `_`, a letter first.")
+
+
+class UnknownCapture(PermanentError):
+    """A name that is none of the captures."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(f"There is no capture `{name}`: choose from {', '.join(known)}.")
+
+    @classmethod
+    def unless_named(cls, name: str, captures: Sequence[CaptureSource]) -> CaptureSource:
+        """The capture of this name. Raises `UnknownCapture`."""
+        for source in captures:
+            if source.name == name:
+                return source
+        raise cls(name, [source.name for source in captures])
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,17 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from de_assets.bronze.users_changes import understood_or_explained
+from de_assets.bronze.users_changes import checks, understood_or_explained
 from de_assets.contracts.users import UsersChanges
 from de_assets.gold.users_by_country import users_by_country
 from de_assets.resources import resources
 from de_assets.silver.users import users
-from de_resources.capture.envelope import Origin, records
+from de_resources.capture.envelope import Origin, records, snapshot_record, truncation
 from de_resources.capture.pgoutput import Change, Relation
 from de_resources.contract import Contract
 from de_resources.delta.feed import CHANGE_TYPE, FeedUnavailable, changes
 from de_resources.delta.table import Table
+from de_resources.lake import Lake
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 
@@ -60,11 +61,28 @@ class Users:
         change = Change(TABLE, operation, *({**r, "updated_at": f"{time}"} if r else None for r in (before, after)))
         self.captured += [(record.value, self.lsn) for record in records(change, ["id"], origin, 0)]
 
+    def truncate(self) -> None:
+        self.now.clear()
+        self._emptied(snapshot=False)
+
+    def snapshot(self) -> None:
+        """All that there is, as a capture tells it that begins anew."""
+        origin = self._emptied(snapshot=True)
+        for place, row in enumerate(self.now.values(), start=1):
+            record = snapshot_record(TABLE, {**row, "updated_at": f"{START}"}, ["id"], origin, place)
+            self.captured.append((record.value, self.lsn * 100 + place))
+
+    def _emptied(self, *, snapshot: bool) -> Origin:
+        self.lsn += 1
+        origin = Origin(self.lsn, START + timedelta(minutes=self.lsn), self.lsn, snapshot=snapshot)
+        self.captured.append((truncation(TABLE, origin, 0).value, self.lsn))
+        return origin
+
     def load(self, values: list[tuple[bytes | None, int]] | None = None) -> None:
         """Append to bronze what was captured since the last load, or these records (again)."""
         if values is None:
             values, self.captured = self.captured, []
-        rows = [(value, 0, offset, START + timedelta(days=1)) for value, offset in values]
+        rows = [(value, 0, offset, START + timedelta(days=1, minutes=self.lsn)) for value, offset in values]
         frame = self.engine.spark_session.createDataFrame(
             rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP"
         )
@@ -146,6 +164,49 @@ def test_records_that_come_again_change_nothing(world: Users) -> None:
     assert after["users"]["skipped"] == "nothing changed"
     assert after["users_by_country"]["computed"].startswith("nothing")
     assert after["users_by_country"]["delta/version"] == before["users_by_country"]["delta/version"]
+    assert world.counted() == world.expected() == {"pl": 1}
+
+
+def test_users_end_with_a_truncation_and_with_a_snapshot_that_does_not_have_them(world: Users) -> None:
+    world.put("u1", "at")
+    world.put("u2", "pl")
+    world.truncate()
+    world.put("u3", "fr")
+    world.put("u4", "se")
+    world.load()
+    world.run()
+    assert world.counted() == world.expected() == {"fr": 1, "se": 1}
+
+    world.remove("u3")
+    world.captured.clear()  # nobody read the log
+    world.snapshot()
+    world.load()
+    world.run()
+    assert world.counted() == world.expected() == {"se": 1}
+
+
+def test_a_renamed_column_is_red_until_a_snapshot_made_up_for_it(world: Users) -> None:
+    check = next(each for each in checks if "changes_are_understood" in str(next(iter(each.check_keys)).name))
+    lake = Lake(root_uri=str(world.root), spark=world.engine)
+    world.put("u1", "at")
+    world.load()
+    assert check(lake=lake).passed
+
+    world.put("u1", "pl")
+    ((value, place),) = world.captured
+    world.captured = [((value or b"").replace(b'"country"', b'"land"'), place)]
+    world.load()
+    red = check(lake=lake)
+    assert not red.passed
+    assert "renamed or dropped at the source: country" in str(red.description)
+    assert "capture_anew" in str(red.description)
+    world.run()
+    assert world.counted() == {"at": 1}, "no null is counted as a country"
+
+    world.snapshot()
+    world.load()
+    assert check(lake=lake).passed
+    world.run()
     assert world.counted() == world.expected() == {"pl": 1}
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -13,6 +14,7 @@ from threading import Event, Thread
 from typing import Any
 from uuid import uuid4
 
+import dagster as dg
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from platform_world import WAITING_CAPTURE, kill_service
@@ -21,10 +23,12 @@ from psycopg2.extras import execute_batch
 from de_assets.cli.doctor.diagnosis import diagnose
 from de_assets.cli.doctor.finding import Verdict
 from de_assets.cli.doctor.services import check_slot
+from de_checks.capture import capture_check
 from de_resources.capture import Capture, CaptureSource, drop, prepare, status, wait_until_captured
 from de_resources.capture.__main__ import keep_relaying
 from de_resources.capture.position import ForeignRecord, reached
 from de_resources.capture.relay import NoPrimaryKey, SlotInUse
+from de_resources.capture.slot import exclusively
 from de_resources.kafka import KafkaBroker
 from de_resources.local import LocalServices, TopicSpec
 from de_resources.postgres import PostgresDatabase, RelationMissing
@@ -124,8 +128,8 @@ def relaying(world: World) -> Iterator[Callable[[], None]]:
     threads: list[Thread] = []
 
     def start() -> None:
-        capture = Capture(PostgresDatabase(), KafkaBroker(), world.source)
-        threads.append(Thread(target=capture.run, args=(stopping.is_set,)))
+        # As the process does: run again after each failure.
+        threads.append(Thread(target=keep_relaying, args=(world.source, stopping, {world.source.name: ""})))
         threads[-1].start()
 
     yield start
@@ -189,9 +193,9 @@ def test_rows_from_before_arrive_once_as_a_snapshot_and_changes_go_on_from_there
     world.wait()
 
     first = world.changes()
-    assert [c["op"] for c in first] == ["r"] * 500 + ["d"] * 100
-    assert {c["after"]["is_active"] for c in first[:500]} == {True, False}
-    assert all(c["source"]["snapshot"] for c in first[:500])
+    assert [c["op"] for c in first] == ["t"] + ["r"] * 500 + ["d"] * 100, "a snapshot is all that there is"
+    assert {c["after"]["is_active"] for c in first[1:501]} == {True, False}
+    assert all(c["source"]["snapshot"] for c in first[:501])
 
     again = Capture(PostgresDatabase(), KafkaBroker(), world.source)
     # Said before the identity of the one that runs is taken over, so that it goes on.
@@ -199,7 +203,7 @@ def test_rows_from_before_arrive_once_as_a_snapshot_and_changes_go_on_from_there
         again.run(lambda: False)
     world.execute("DELETE FROM {} WHERE id <= 101")
     world.wait()
-    assert len(world.changes()) == 601
+    assert len(world.changes()) == 602
 
 
 def test_a_capture_goes_on_after_its_connection_broke_and_after_it_was_fenced(world: World) -> None:
@@ -238,10 +242,47 @@ def test_a_slot_whose_snapshot_never_arrived_is_made_anew(world: World, relaying
         cursor.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (world.source.slot,))
     world.execute("INSERT INTO {} (id) VALUES (3)")
     relaying()
-    while len(world.records()) < 3:
+    while len(world.records()) < 4:
         time.sleep(0.05)
     world.wait()
-    assert [(c["op"], c["after"]["id"]) for c in world.changes()] == [("r", 1), ("r", 2), ("r", 3)]
+    snapshot = world.changes()
+    assert [c["op"] for c in snapshot] == ["t", "r", "r", "r"]
+    assert [c["after"]["id"] for c in snapshot[1:]] == [1, 2, 3]
+
+
+def test_what_was_deleted_while_there_was_no_slot_ends_with_the_next_snapshot(
+    world: World, relaying: Callable[[], None]
+) -> None:
+    whole = capture_check(dg.AssetSpec(world.source.name), world.source)
+    judged = partial(whole, database=PostgresDatabase())
+    world.execute("INSERT INTO {} (id) VALUES (1), (2), (3)")
+    with PostgresDatabase().connect() as session, session.cursor() as cursor:
+        cursor.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (world.source.slot,))
+    relaying()
+    while len(world.changes()) < 4:
+        time.sleep(0.05)
+    assert judged().passed
+
+    capture_again = give_up(world)
+    assert not judged().passed
+    world.execute("DELETE FROM {} WHERE id < 3")
+    world.execute("INSERT INTO {} (id) VALUES (4)")
+    capture_again()
+    while len(world.changes()) < 7:
+        time.sleep(0.05)
+
+    told = world.changes()
+    assert [c["op"] for c in told] == ["t", "r", "r", "r", "t", "r", "r"]
+    assert [c["after"]["id"] for c in told[5:]] == [3, 4], "what comes after a truncation is all that there is"
+    assert judged().passed
+
+
+def give_up(world: World) -> Callable[[], None]:
+    """Drop the slot, as the job does, and nobody makes it again until what is returned is called."""
+    held = ExitStack()
+    held.enter_context(exclusively(PostgresDatabase(), world.source))
+    drop(PostgresDatabase(), world.source)
+    return held.close
 
 
 def test_a_slot_left_behind_shows_what_it_keeps_and_is_dropped(world: World) -> None:

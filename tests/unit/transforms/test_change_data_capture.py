@@ -11,15 +11,16 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from de_assets.bronze.users_changes import understood_or_explained
-from de_assets.transforms.change_data_capture import CLOCKS_DIFFER, in_log_order
+from de_assets.transforms.change_data_capture import CLOCKS_DIFFER, in_log_order, with_truncations
 from de_assets.transforms.slowly_changing_dimension import versions
-from de_resources.capture.envelope import Origin, records
+from de_resources.capture.envelope import Origin, records, snapshot_record, truncation
 from de_resources.capture.pgoutput import Change, Relation
 
 pytestmark = pytest.mark.pattern("change_data_capture")
 
 TABLE = Relation(7, "public.users", (("id", 25), ("login", 25), ("email", 25), ("country", 25), ("updated_at", 1184)))
 COMMITTED = datetime(2026, 1, 5, 10, tzinfo=UTC)
+NEXT_DAY = COMMITTED + timedelta(days=1)
 APPENDED = datetime(2026, 1, 5, 10, 0, 0, 250_000)
 
 
@@ -89,6 +90,12 @@ def without(envelope: bytes | None, *path: str, value: Any = None) -> bytes:
     return json.dumps(told).encode()
 
 
+def renamed(envelope: bytes | None, column: str, name: str) -> bytes:
+    told = json.loads(envelope or b"")
+    told["after"][name] = told["after"].pop(column)
+    return json.dumps(told).encode()
+
+
 def test_what_is_not_understood_is_explained_and_keeps_nothing_but_its_place(spark: SparkSession) -> None:
     (good,) = produced(("I", None, user("a", 1), None))
     assert good is not None
@@ -99,6 +106,10 @@ def test_what_is_not_understood_is_explained_and_keeps_nothing_but_its_place(spa
         without(good, "op"): "unknown operation (none)",
         without(good, "after"): "a change without a row",
         without(good, "after", "id"): "id is missing",
+        renamed(good, "login", "login_name"): "renamed or dropped at the source: login",
+        renamed(renamed(good, "country", "land"), "updated_at", "at"): (
+            "renamed or dropped at the source: country, updated_at"
+        ),
         without(good, "source", "commit_lsn"): "it does not say its position",
         without(good, "source", "commit_time", value="soon"): "commit_time is no timestamp",
         without(good, "source", "commit_time", value="10:05"): "commit_time is no timestamp",
@@ -130,9 +141,48 @@ def test_versions_follow_from_the_set_of_changes_whatever_their_order(spark: Spa
 
 
 def versions_of(changes: DataFrame) -> list[Row]:
-    ordered = in_log_order(changes, "user_id", "changed_at")
+    ordered = in_log_order(with_truncations(changes, "user_id"), "user_id", "changed_at")
     deleted = F.col("operation") == "d"
     return versions(ordered, "user_id", ["login"], "changed_at", deleted, ("commit_lsn", "sequence")).collect()
+
+
+def emptied(lsn: int, *, snapshot: tuple[dict[str, str], ...] = (), at: datetime = COMMITTED) -> list[bytes | None]:
+    """A truncation; with rows, a snapshot, which begins with one."""
+    origin = Origin(lsn, at, lsn, snapshot=bool(snapshot))
+    return [
+        truncation(TABLE, origin, 0).value,
+        *(snapshot_record(TABLE, row, ["id"], origin, place).value for place, row in enumerate(snapshot, start=1)),
+    ]
+
+
+def test_a_truncation_ends_every_row_that_was_there_and_none_that_came_later(spark: SparkSession) -> None:
+    before = produced(("I", None, user("a", 1), None), ("I", None, user("b", 2, "u2"), None))
+    (again,) = produced(("I", None, user("c", 3), None))
+    later = without(
+        without(again, "source", "commit_lsn", value=9), "after", "updated_at", value="2026-01-06T00:00:00Z"
+    )
+    values = [*before, *emptied(5), later]
+    for order in (values, values[::-1], values * 2):
+        rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(order)]
+        frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
+        found = sorted((r.user_id, r.login, r.valid_to) for r in versions_of(understood_or_explained(frame)))
+        naive = COMMITTED.replace(tzinfo=None)
+        assert found == [("u1", "a", naive), ("u1", "c", None), ("u2", "b", naive)]
+
+
+def test_a_second_snapshot_ends_what_it_does_not_have_and_leaves_what_is_unchanged_as_one_version(
+    spark: SparkSession,
+) -> None:
+    stays, changes, goes = user("a", 1), user("b", 1, "u2"), user("c", 1, "u3")
+    changed, new = user("b2", 2, "u2"), user("d", 4, "u4")
+    values = [*emptied(1, snapshot=(stays, changes, goes)), *emptied(7, snapshot=(stays, changed, new), at=NEXT_DAY)]
+    rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(values)]
+    frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
+    found = sorted((r.user_id, r.login, r.valid_to) for r in versions_of(understood_or_explained(frame)))
+    then = NEXT_DAY.replace(tzinfo=None)
+    assert found == [
+        ("u1", "a", None), ("u2", "b", then), ("u2", "b2", None), ("u3", "c", then), ("u4", "d", None),
+    ]  # fmt: skip
 
 
 NOON = "2024-01-05T12:00:00+00:00"

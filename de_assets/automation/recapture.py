@@ -1,0 +1,42 @@
+"""The job `capture_anew`: give up a capture's slot, so that the capture begins anew with a snapshot.
+
+Part of Change Data Capture: what was lost with a slot, or not understood, is made up for by comparing keys. A snapshot is all
+that there is: users that it does not have end, users that it has otherwise get a version, and nothing else changes.
+"""
+
+import dagster as dg
+from pydantic import Field
+
+from de_assets.dataset import pattern_tags
+from de_assets.sources.capture import CAPTURES
+from de_resources.capture import drop
+from de_resources.capture.source import UnknownCapture
+from de_resources.postgres import PostgresDatabase
+
+JOB = "capture_anew"
+
+
+class CaptureConfig(dg.Config):
+    """Which capture."""
+
+    capture: str = Field(description="The capture, as `de capture status` names it.")
+
+
+@dg.op(out=dg.Out(dg.Nothing), description="Drops slot and publication; the running capture makes both again.")
+def give_up_slot(context: dg.OpExecutionContext, config: CaptureConfig, database: PostgresDatabase) -> None:
+    """A rerun begins another snapshot, which changes nothing downstream. Raises `UnknownCapture`."""
+    source = UnknownCapture.unless_named(config.capture, CAPTURES)
+    drop(database, source)
+    context.log.info(
+        "The capture `%s` begins anew; the next run of what follows its topic reads the snapshot.", source.name
+    )
+
+
+@dg.job(
+    name=JOB,
+    tags=pattern_tags("change_data_capture"),
+    description="Begins a capture anew with a snapshot, which makes up for changes that were lost or not understood.",
+)
+def capture_anew() -> None:
+    """One op."""
+    give_up_slot()
