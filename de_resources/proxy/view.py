@@ -21,7 +21,7 @@ from psycopg2.sql import SQL, Composed, Identifier, Literal
 
 from de_resources.contract import Contract
 from de_resources.delta.crash_points import reach
-from de_resources.errors import PermanentError
+from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres_creation import claim_schema, exists, lock
 from de_resources.postgres_writer import explained, reason_of, sql_columns
@@ -59,6 +59,17 @@ class ViewInUse(PermanentError):
         super().__init__(
             f"The view `{view}` gets other columns, and others are built on it ({reason}). Nothing was switched, readers "
             "see the version before. Have them dropped, or keep the columns and add new ones at the end; then switch again."
+        )
+
+
+class VersionTaken(TransientError):
+    """Another attempt at the same version has begun it anew, in a table of its own."""
+
+    def __init__(self, view: str, id_: str) -> None:
+        self.view, self.id = view, id_
+        super().__init__(
+            f"Another attempt has begun version `{id_}` of `{view}` anew, and what this one wrote is gone. The version is left "
+            "to that attempt. Run again: a version that is complete by then is taken as it is."
         )
 
 
@@ -108,19 +119,25 @@ class ViewProxy:
         """Fill a version of its own and close it; readers do not see it yet. Returns its rows.
 
         A version that an earlier attempt completed is left as it is and `rows` are not looked at; one that it left
-        incomplete is filled anew. Raises `LoadRefused`, `LoadInterrupted`, `ServiceUnavailable`.
+        incomplete is filled anew. An attempt that is overtaken by another one closes nothing.
+        Raises `VersionTaken`, `LoadRefused`, `LoadInterrupted`, `ServiceUnavailable`.
         """
-        if not self._open(id_, run):
+        token = self._open(id_, run)
+        if token is None:
             return self._rows(id_)
+        reach("before_write", self.view.name)
         names = [name for name, _ in self.view.columns]
         into = SQL("INSERT INTO {} ({}) VALUES %s").format(
             self.view.version(id_), SQL(", ").join(map(Identifier, names))
         )
         with self._steps(id_), self.database.connect(writer=True) as session, session.cursor() as statement:
+            # Nobody drops the table before this transaction ends.
+            statement.execute(SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(self.view.version(id_)))
+            self._require_own(statement, id_, token)
             execute_values(statement, into, ([row[name] for name in names] for row in rows), page_size=1000)
             reach("before_commit", self.view.name)
         reach("after_commit", self.view.name)
-        return self._close(id_)
+        return self._close(id_, token)
 
     def publish(self, id_: str, *, now: datetime) -> Manifest:
         """Point the view to a complete version; returns the state that readers see now.
@@ -188,8 +205,11 @@ class ViewProxy:
         with self._switching("states") as statement:
             return self._states(statement)
 
-    def _open(self, id_: str, run: str) -> bool:
-        """Create the version for the writer to fill; False where it is complete."""
+    def _open(self, id_: str, run: str) -> int | None:
+        """Create the version for the writer to fill; None where it is complete.
+
+        Returns the attempt's token: the server's own number of the table, which is another one for every attempt.
+        """
         columns = [SQL("{} " + type_).format(Identifier(name)) for name, type_ in self.view.columns]
         key = SQL(", ").join(map(Identifier, self.view.key))
         names = {"table": self.view.version(id_), "writer": Identifier(self.database.writer_role)}
@@ -200,7 +220,7 @@ class ViewProxy:
                 id_,
             )
             if statement.fetchone() == (True,):
-                return False
+                return None
             self._execute(
                 statement,
                 "INSERT INTO {versions}.versions (dataset, version, run_id) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
@@ -216,11 +236,23 @@ class ViewProxy:
             )
             may = "GRANT USAGE ON SCHEMA {versions} TO {writer}; GRANT SELECT, INSERT ON {table} TO {writer}"
             statement.execute(SQL(may).format(versions=self.view.versions, **names))
-        return True
+            return self._token(statement, id_)
 
-    def _close(self, id_: str) -> int:
+    def _token(self, statement: cursor, id_: str) -> int | None:
+        statement.execute("SELECT to_regclass(%s)::oid::bigint", (self.view.version(id_).as_string(statement),))
+        (token,) = statement.fetchone() or (None,)
+        return token
+
+    def _require_own(self, statement: cursor, id_: str, token: int) -> None:
+        """Raises `VersionTaken` where the version's table is that of another attempt."""
+        if self._token(statement, id_) != token:
+            raise VersionTaken(self.view.name, id_)
+
+    def _close(self, id_: str, token: int) -> int:
+        """Complete the version that this attempt has filled. Raises `VersionTaken`."""
         names = {"table": self.view.version(id_), "writer": Identifier(self.database.writer_role)}
         with self._switching(id_) as statement:
+            self._require_own(statement, id_, token)
             statement.execute(
                 SQL("REVOKE ALL ON {table} FROM {writer}; GRANT SELECT ON {table} TO {writer}").format(**names)
             )

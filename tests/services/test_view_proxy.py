@@ -39,7 +39,7 @@ from de_resources.proxy.io_manager import ProxyDeltaIOManager
 from de_resources.proxy.retention import Promise
 from de_resources.proxy.store import NoSuchManifest, VersionMissing
 from de_resources.proxy.switching import NothingPublished
-from de_resources.proxy.view import ProxyView, ViewInUse, ViewProxy
+from de_resources.proxy.view import ProxyView, VersionTaken, ViewInUse, ViewProxy
 from de_resources.spark import SparkEngine
 from de_resources.view_swap import Patience, ViewBusy
 
@@ -135,6 +135,28 @@ def test_a_load_that_fails_leaves_readers_what_they_had(shelf: Shelf) -> None:
     assert shelf.prices() == [1]
     shelf.show("v2", 7)
     assert shelf.prices() == [7]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("point", ["before_write", "after_commit"])
+def test_an_attempt_that_was_overtaken_neither_fills_nor_closes_the_version_of_the_other_one(
+    shelf: Shelf, point: str
+) -> None:
+    overtaking = iter([shelf])
+
+    def overtake(_: str) -> None:
+        for other in overtaking:  # it has begun, and has no rows yet
+            with pytest.raises(ZeroDivisionError):
+                other.proxy.write_version("v1", ({"id": n, "price": n // n} for n in range(3)), "another attempt")
+
+    with at(point, overtake), pytest.raises(VersionTaken, match="`v1`"):
+        shelf.write("v1", 1, 2)
+    with pytest.raises(VersionMissing):
+        shelf.proxy.publish("v1", now=NOON)  # nobody has completed it
+    assert shelf.ask("SELECT count(*) FROM {version}") == [(0,)]
+
+    shelf.show("v1", 1, 2)
+    assert shelf.prices() == [1, 2]
 
 
 def test_a_crash_before_the_switch_is_made_up_for_without_the_rows(shelf: Shelf) -> None:
