@@ -14,6 +14,7 @@ from de_assets.automation.alert_sensor import alerts
 from de_assets.automation.landing import visits_hour_landed
 from de_assets.automation.late_report import late_partitions
 from de_assets.automation.late_visits import late_days, late_hours, late_totals
+from de_assets.automation.legacy_hours import legacy_hours_grown
 from de_assets.automation.recapture import capture_anew
 from de_assets.automation.releases import feature_released, features_release, features_set_aside
 from de_assets.automation.schedules import referral_stats_daily
@@ -37,6 +38,7 @@ sensors = [
     visits_hour_landed,
     visits_outside_calendar,
     feature_released,
+    legacy_hours_grown,
     late_hours,
     late_days,
     late_totals,
