@@ -57,7 +57,7 @@ def _both_sides(resources: Any, metadata: Mapping[str, Any]) -> tuple[Digests, D
 def _to_copy(context: dg.ScheduleEvaluationContext) -> str | None:
     resources: Any = context.resources
     source, target = sides(resources.broker, resources.staging_broker)
-    return behind(source, replicated_to(source, target))
+    return behind(source, replicated_to(source, target).offsets)
 
 
 checks = [digest_check(visits_topic, _both_sides, resources={"broker", "staging_broker"})]

@@ -67,8 +67,8 @@ def drain(
     without new input commits nothing. A killed run is continued by the next one, without loss and without repetition.
     `source` says whose offsets the checkpoint has, where the engine cannot tell by itself: a topic. It is told as
     `stream/source`, also that it was adopted for a checkpoint that did not know it.
-    Raises `SourceLost` when the source no longer has what comes next, or is another one; what was read stays. Rows and violations are of all micro-batches; where the engine did not tell of one, both are unknown (None)
-    and never too low.
+    Raises `SourceLost` when the source no longer has what comes next, or is another one; what was read stays. Rows and
+    violations are of all micro-batches; where the engine did not tell of one, both are unknown (None) and never too low.
     """
     started = time.monotonic()
     reach("before_write", table.name)
