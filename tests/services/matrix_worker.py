@@ -1,8 +1,8 @@
 """Fills a lake with every partitioned asset of the graph, disturbed in some way; see `test_idempotency_matrix`.
 
-`python matrix_worker.py '{"disturbances": ["kill"], "first": "2024-10-09T23", "hours": 2}'` with a run worker's variables.
-Nothing names an asset here: what is partitioned is found in the graph. The process itself only plans; every run is made by
-a fork of it, so that what one run leaves in memory helps no other one, and that a run can be killed.
+`python matrix_worker.py '{"phases": [["kill", ["gold/sessions"]]], "first": "2024-10-09T23", "hours": 2}'` with a run worker's
+variables. Nothing names an asset here: what is partitioned is found in the graph. The process itself only plans; every run is
+made by a fork of it, so that what one run leaves in memory helps no other one, and that a run can be killed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
 from dagster._utils.error import SerializableErrorInfo
+from psycopg2.sql import SQL, Identifier
 
 from de_assets.definitions import defs
 from de_assets.ranges import range_tags
+from de_resources.postgres import PostgresDatabase
+from de_resources.proxy.seal import remove
 from de_resources.spark import close_connections
 
 # How a run may fail because another one of the same partition was faster, and the exit status that tells so.
@@ -180,7 +183,7 @@ def in_turn(step: Step, keys: Sequence[str]) -> None:
 
 
 def undisturbed(step: Step) -> None:
-    """Every partition once, in order."""
+    """Every partition once, in order; what has none, as a whole."""
     all_good(fork(lambda: in_turn(step, step.keys)))
 
 
@@ -190,26 +193,23 @@ def rerun(step: Step) -> None:
 
 
 def backwards(step: Step) -> None:
-    """The last partition first; where partitions build on each other, what then awaits its replay is replayed."""
+    """Of tables that are gone the last partition first; where partitions build on each other, the others are replayed."""
+    forget(step)
     all_good(fork(lambda: in_turn(step, step.keys[::-1])))
     if step.stateful:
         all_good(fork(lambda: in_turn(step, step.keys[1:])))
 
 
 def ranges(step: Step) -> None:
-    """All partitions in one run, or in one for each where a run takes no more."""
-    if step.ranges:
-        all_good(fork(lambda: run(step, step.keys[0], step.keys[-1])))
-    else:
-        undisturbed(step)
+    """All partitions in one run."""
+    all_good(fork(lambda: run(step, step.keys[0], step.keys[-1])))
 
 
 def kill(step: Step) -> None:
-    """The last partition's run is killed before its commit, and a person runs it again; then it is killed after its commit,
-    and is retried with the stamp of the one that died, which must not write once more."""
+    """The last partition's run is killed before its commit; the one that a person starts then is killed after its commit, and
+    is retried with the stamp of the one that died, which must not write once more."""
     last = partial(run, step, step.keys[-1])
     _killed(step, "before_commit", fork(last, DE_KILL_AT="before_commit"))
-    all_good(fork(last))
     died = str(uuid4())
     _killed(step, "after_commit", fork(partial(last, this=Try(run_id=died)), DE_KILL_AT="after_commit"))
     written = data_files()
@@ -226,8 +226,11 @@ def _killed(step: Step, point: str, child: int) -> None:
 
 def data_files() -> set[str]:
     """Every data file of every Delta table, whether a reader sees it or not."""
-    roots = (Path(os.environ["LAKE_ROOT"]), Path(os.environ["DE_STAGING_ROOT"]))
-    return {str(file) for root in roots for file in root.rglob("*.parquet") if file.parent.name != "_delta_log"}
+    return {str(file) for root in _roots() for file in root.rglob("*.parquet") if file.parent.name != "_delta_log"}
+
+
+def _roots() -> tuple[Path, Path]:
+    return Path(os.environ["LAKE_ROOT"]), Path(os.environ["DE_STAGING_ROOT"])
 
 
 def together(step: Step) -> None:
@@ -242,6 +245,32 @@ def together(step: Step) -> None:
 DISTURBANCES: dict[str, Callable[[Step], None]] = {
     action.__name__: action for action in (undisturbed, rerun, backwards, ranges, kill, together)
 }
+
+
+def forget(step: Step) -> None:
+    """Its tables as they were before its first run: there are none."""
+    graph = defs.resolve_asset_graph()
+    for key in step.assets:
+        name = str(graph.get(key).metadata["dagster/table_name"])
+        if "postgres" in graph.get(key).kinds:
+            _drop(*name.split("."))
+            continue
+        folders = [root / name.replace(".", "/") for root in _roots() if (root / name.replace(".", "/")).exists()]
+        assert len(folders) == 1, f"{name} is in {folders}"
+        remove(folders[0])
+
+
+def _drop(schema: str, name: str) -> None:
+    """A relation, and those beside it that belong to it; what is behind a view is dropped after it."""
+    with PostgresDatabase().connect() as session, session.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname, relkind FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace "
+            "WHERE nspname = %s AND relkind IN ('r', 'v') AND (relname = %s OR starts_with(relname, %s)) ORDER BY relkind DESC",
+            (schema, name, f"{name}_"),
+        )
+        for relation, kind in cursor.fetchall():
+            statement = SQL("DROP VIEW IF EXISTS {} CASCADE" if kind == "v" else "DROP TABLE IF EXISTS {} CASCADE")
+            cursor.execute(statement.format(Identifier(schema, relation)))
 
 
 # What is left ---------------------------------------------------------------------------------------------------------
@@ -265,33 +294,27 @@ def _rows(key: dg.AssetKey) -> Iterator[str]:
 
 
 def _relation(name: str) -> Iterator[str]:
-    from psycopg2.sql import SQL, Identifier
-
-    from de_resources.postgres import PostgresDatabase
-
     with PostgresDatabase().connect() as session, session.cursor() as cursor:
         cursor.execute(SQL("SELECT * FROM {}").format(Identifier(*name.split("."))))
         yield from map(repr, cursor.fetchall())
 
 
-def say(disturbance: str, steps: Sequence[Step]) -> None:
-    """Print the contents, a line per asset."""
+def say(number: int, steps: Sequence[Step]) -> None:
+    """Print the contents after a phase, a line per asset."""
     for name, rows in contents(steps):
-        print(json.dumps({"disturbance": disturbance, "asset": name, "rows": rows}), flush=True)
+        print(json.dumps({"phase": number, "asset": name, "rows": rows}), flush=True)
     close_connections()
 
 
 def main(work: dict[str, Any]) -> None:
-    """Fill the lake, and print what it holds after each of the disturbances."""
+    """Go through the phases, each a disturbance and the names of its steps (null: all), and print what each leaves."""
     first = datetime.fromisoformat(work["first"] + ":00:00+00:00")
     steps = plan(first, first + timedelta(hours=work["hours"]))
-    for number, name in enumerate(work["disturbances"]):
-        for step in steps:
-            if step.keys:
-                DISTURBANCES[name](step)
-            elif number == 0:
-                undisturbed(step)
-        all_good(fork(partial(say, name, steps)))
+    for number, (disturbance, names) in enumerate(work["phases"]):
+        disturbed = [step for step in steps if names is None or step.name in names]
+        for step in disturbed:
+            DISTURBANCES[disturbance](step)
+        all_good(fork(partial(say, number, disturbed)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Every partitioned asset of the graph against every way in which runs repeat, overlap, or die: the rows of one clean run.
 
-What is partitioned is found in the graph: a new asset is in the matrix without a word here.
+What is partitioned is found in the graph: a new asset is in the matrix without a word here. Every suite asks the cells of
+`matrix.asked_always`; long proofs ask the others, in an order that differs from round to round.
 """
 
 from __future__ import annotations
@@ -8,16 +9,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 
+import matrix
 import pytest
+from matrix import Cell
 from platform_world import PER_HOUR, RATES, WORLD, Lakehouse, Platform
 
 from de_assets.calendar import Calendar
-from de_assets.definitions import defs
 from de_assets.sources.simulator import hours_between, land_visits
 from de_resources.postgres import PostgresDatabase
 
@@ -28,56 +32,81 @@ WORKER = Path(__file__).with_name("matrix_worker.py")
 # Midnight lies between them: two partitions of every kind.
 CALENDAR = Calendar.parse("2024-10-09T23/2024-10-10T01")
 HOURS = hours_between(CALENDAR.start, CALENDAR.start + timedelta(hours=2))
-GRAPH = defs.resolve_asset_graph()
-ASSETS = sorted(key.to_user_string() for key in GRAPH.materializable_asset_keys if GRAPH.get(key).is_partitioned)
+CELLS = matrix.asked_always()
+A_ROUND = 4
+"""Of a long proof: so many cells that no other suite asks, and as many of the others."""
 Contents = dict[str, list[str]]
-LAKES = [("undisturbed", "rerun"), ("backwards", "kill", "together", "ranges")]
-"""Disturbances that one lake goes through, one after the other, all assets each: the first one fills it."""
+
+
+@dataclass
+class Matrix:
+    """A lake that is filled once, and then disturbed."""
+
+    lake: Lakehouse
+
+    @cached_property
+    def clean(self) -> Contents:
+        """The rows per asset of one clean run."""
+        return self._worker(("undisturbed", None))[0]
+
+    @cached_property
+    def asked_always(self) -> dict[tuple[str, str], list[str]]:
+        """By disturbance and asset the rows after it; all steps of a disturbance before the next one."""
+        assert self.clean
+        phases = [
+            (name, [cell.step for cell in cells]) for name, cells in groupby(CELLS, lambda cell: cell.disturbance)
+        ]
+        left = self._worker(*phases)
+        return {
+            (name, asset): rows for (name, _), found in zip(phases, left, strict=True) for asset, rows in found.items()
+        }
+
+    def after_each(self, cells: Sequence[Cell]) -> list[Contents]:
+        """The rows per asset of its step after each of these cells, in their order."""
+        assert self.clean
+        return self._worker(*((cell.disturbance, [cell.step]) for cell in cells))
+
+    def _worker(self, *phases: tuple[str, Sequence[str] | None]) -> list[Contents]:
+        work = {"phases": phases, "first": f"{HOURS[0]:%Y-%m-%dT%H}", "hours": len(HOURS)}
+        command = [sys.executable, str(WORKER), json.dumps(work)]
+        done = subprocess.run(command, env=self.lake.variables(), capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, f"{phases}: {done.stdout[-1000:]}{done.stderr[-4000:]}"
+        contents: list[Contents] = [{} for _ in phases]
+        for line in done.stdout.splitlines():
+            if line.startswith('{"phase"'):
+                said = json.loads(line)
+                contents[said["phase"]][said["asset"]] = said["rows"]
+        return contents
 
 
 @pytest.fixture(scope="module")
-def contents_after(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Contents]:
-    """The rows per asset of a lake that was filled under a disturbance; each lake is filled once."""
+def lake_of_all(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Matrix:
+    """A lake of every partitioned asset; nothing is in it yet."""
     fed_platform.up()
     land_visits(fed_platform.landing, WORLD, HOURS[:1], per_hour=PER_HOUR, irregularities=RATES)
-
-    @cache
-    def fill(*disturbances: str) -> dict[str, Contents]:
-        with fed_platform.at_home(), PostgresDatabase().connect() as session, session.cursor() as cursor:
-            cursor.execute("DROP SCHEMA IF EXISTS serving CASCADE")  # the lakes are many, the database is one
-        lake = Lakehouse(fed_platform.services, tmp_path_factory.mktemp(disturbances[-1]))
-        lake.environment = {"DE_CALENDAR": str(CALENDAR), "DE_STAGING_ROOT": str(lake.folder / "staging")}
-        work = {"disturbances": disturbances, "first": f"{HOURS[0]:%Y-%m-%dT%H}", "hours": len(HOURS)}
-        done = subprocess.run(
-            [sys.executable, str(WORKER), json.dumps(work)],
-            env=lake.variables(),
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
-        assert done.returncode == 0, f"{disturbances}: {done.stdout[-1000:]}{done.stderr[-4000:]}"
-        contents: dict[str, Contents] = {name: {} for name in disturbances}
-        for line in done.stdout.splitlines():
-            if line.startswith('{"disturbance"'):
-                said = json.loads(line)
-                contents[said["disturbance"]][said["asset"]] = said["rows"]
-        return contents
-
-    def after(disturbance: str) -> Contents:
-        together = next(names for names in LAKES if disturbance in names)
-        return fill(*together)[disturbance]
-
-    return after
+    with fed_platform.at_home(), PostgresDatabase().connect() as session, session.cursor() as cursor:
+        cursor.execute("DROP SCHEMA IF EXISTS serving CASCADE")  # the lakes are many, the database is one
+    lake = Lakehouse(fed_platform.services, tmp_path_factory.mktemp("matrix"))
+    lake.environment = {"DE_CALENDAR": str(CALENDAR), "DE_STAGING_ROOT": str(lake.folder / "staging")}
+    return Matrix(lake)
 
 
-@pytest.mark.parametrize("asset", ASSETS)
-def test_a_clean_lake_has_rows_of_every_asset(asset: str, contents_after: Callable[[str], Contents]) -> None:
-    assert contents_after("undisturbed")[asset], "an empty table would be equal to any other empty one"
+@pytest.mark.parametrize("asset", [asset for assets in matrix.steps().values() for asset in assets])
+def test_a_clean_lake_has_rows_of_every_asset(asset: str, lake_of_all: Matrix) -> None:
+    assert lake_of_all.clean[asset], "an empty table would be equal to any other empty one"
 
 
-@pytest.mark.parametrize("asset", ASSETS)
-@pytest.mark.parametrize("disturbance", [name for lake in LAKES for name in lake][1:])
-def test_the_rows_are_those_of_a_clean_run(
-    disturbance: str, asset: str, contents_after: Callable[[str], Contents]
-) -> None:
-    assert contents_after(disturbance)[asset] == contents_after("undisturbed")[asset]
+@pytest.mark.parametrize(
+    ("disturbance", "asset"),
+    [(disturbance, asset) for disturbance, step in CELLS for asset in matrix.steps()[step]],
+)
+def test_the_rows_are_those_of_a_clean_run(disturbance: str, asset: str, lake_of_all: Matrix) -> None:
+    assert lake_of_all.asked_always[disturbance, asset] == lake_of_all.clean[asset]
+
+
+def test_so_they_are_after_cells_that_no_other_suite_asks(soak_seed: int, lake_of_all: Matrix) -> None:
+    """One after the other, so that each meets a table that another disturbance has left."""
+    cells = matrix.chosen(soak_seed, A_ROUND)
+    for number, (cell, left) in enumerate(zip(cells, lake_of_all.after_each(cells), strict=True)):
+        for asset, rows in left.items():
+            assert rows == lake_of_all.clean[asset], f"{asset} after {cell}, which came after {cells[:number]}"
