@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import psutil
 import pytest
@@ -49,7 +49,7 @@ def frozen(platform: Platform) -> Iterator[Platform]:
 def test_killed_services_are_named_and_the_rest_materialises(killed: Platform, lakehouse: Lakehouse) -> None:
     report = lakehouse.run(*NEEDY.values(), *OTHERS)
 
-    _said_in_time(report.runs[:3])
+    _said_in_time(report.runs[:3], NEEDY)
     assert [run["success"] for run in report.runs[3:]] == [True, True]
     for table in NEEDY:
         assert not (lakehouse.root / table).exists(), "nothing is half-written"
@@ -62,19 +62,21 @@ def test_killed_services_are_named_and_the_rest_materialises(killed: Platform, l
 def test_frozen_services_are_given_up_in_time_and_tables_keep_their_rows(
     platform: Platform, lakehouse: Lakehouse, request: pytest.FixtureRequest
 ) -> None:
-    lakehouse.run(*NEEDY.values()).succeeded()
-    before = {table: (lakehouse.log(table).version, lakehouse.files(table)) for table in NEEDY}
+    one_of_each = ("bronze/visits_stream", "bronze/legacy_visits")
+    runs = [NEEDY[table] for table in one_of_each]
+    lakehouse.run(*runs).succeeded()
+    before = {table: (lakehouse.log(table).version, lakehouse.files(table)) for table in one_of_each}
     request.getfixturevalue("frozen")
 
-    report = lakehouse.run(*NEEDY.values())
+    report = lakehouse.run(*runs)
 
-    _said_in_time(report.runs)
-    assert {table: (lakehouse.log(table).version, lakehouse.files(table)) for table in NEEDY} == before
+    _said_in_time(report.runs, one_of_each)
+    assert {table: (lakehouse.log(table).version, lakehouse.files(table)) for table in one_of_each} == before
 
 
-def _said_in_time(runs: list[dict[str, object]]) -> None:
-    assert len(runs) == len(NEEDY)
-    for run, (table, service) in zip(runs, SERVICES.items(), strict=True):
+def _said_in_time(runs: list[dict[str, object]], tables: Collection[str]) -> None:
+    for run, table in zip(runs, tables, strict=True):
+        service = SERVICES[table]
         assert not run["success"]
         failures = dict(run["failures"])  # type: ignore[call-overload]
         (reason,) = failures.values()

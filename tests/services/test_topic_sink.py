@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 from uuid import uuid4
 
@@ -81,19 +82,34 @@ def life(output: TopicOutput, checkpoint: Path, kill_at: str | None = None) -> d
 @pytest.mark.pattern("checkpointer")
 @pytest.mark.faults
 def test_kill_9_inside_a_micro_batch_neither_loses_nor_doubles_a_record(output: TopicOutput, tmp_path: Path) -> None:
+    """Between two partitions: one of them has the batch, and the checkpoint knows of none."""
+    healed = deaths_and_a_life(output, tmp_path / "checkpoint", ["after_commit:{}-0"])
+    assert healed["skipped"] == [0]
+
+
+@pytest.mark.pattern("checkpointer")
+@pytest.mark.faults
+def test_deaths_in_any_order_neither_lose_nor_double_a_record(
+    soak_seed: int, output: TopicOutput, tmp_path: Path
+) -> None:
+    # What is committed has no such point any more, so that later deaths are at later partitions.
+    partitions = sorted(Random(soak_seed).sample(range(PARTITIONS), 2))  # noqa: S311 - places, not secrets
+    points = [f"before_commit:{{}}-{n}" for n in partitions] + [f"after_commit:{{}}-{PARTITIONS - 1}"]
+    healed = deaths_and_a_life(output, tmp_path / "checkpoint", points)
+    assert healed["skipped"] == list(range(PARTITIONS)), "only the checkpoint did not know"
+
+
+def deaths_and_a_life(output: TopicOutput, checkpoint: Path, points: list[str]) -> dict[str, Any]:
+    """Processes that die at these points, and one that does not; what it wrote."""
     values = [f"{n:03}" for n in range(100)]
     publish(f"{output.topic}-source", values)
-    last = PARTITIONS - 1
-    # Before anything was committed, between two partitions, and when only the checkpoint does not know yet.
-    for point in ("before_commit:{}-0", "after_commit:{}-0", f"after_commit:{{}}-{last}"):
-        assert life(output, tmp_path / "checkpoint", point.format(output.topic)) is None
-
-    healed = life(output, tmp_path / "checkpoint")
-
+    for point in points:
+        assert life(output, checkpoint, point.format(output.topic)) is None
+    healed = life(output, checkpoint)
     assert committed(output.topic) == Counter(values)
     assert healed is not None
-    assert healed["skipped"] == list(range(PARTITIONS))
     assert healed["batches"] == 3, "a hundred records, at most forty at once"
+    return healed
 
 
 def test_over_connect_the_servers_own_worker_writes_and_what_it_raises_is_said(

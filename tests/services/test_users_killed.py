@@ -13,10 +13,8 @@ from de_resources.postgres import PostgresDatabase
 
 pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.pattern("change_data_capture")]
 
-TRANSACTIONS, CHANGES = 200, 50
-DEATHS = {30: "capture", 70: "kafka", 120: "postgres", 160: "capture", 180: "kafka"}
-LOOKS = (100, TRANSACTIONS - 1)
-"""Transactions after which the lake takes in what is there."""
+CHANGES = 50
+SERVICES = ("capture", "kafka", "postgres")
 COUNTRIES = ("France", "Poland", "Japan", "Peru")
 FOLLOW = [{"assets": [name]} for name in ("bronze/users_changes", "silver/users", "gold/users_by_country")]
 
@@ -39,23 +37,40 @@ def change(users: cursor, random: Random, known: list[str], number: int) -> None
         known[row] = fresh
 
 
-def test_the_lake_equals_the_database_after_ten_thousand_changes_and_five_deaths(
+def test_the_lake_equals_the_database_after_five_thousand_changes_and_a_death_of_each(
     platform: Platform, lakehouse: Lakehouse
 ) -> None:
-    random, known = Random(11), list[str]()  # noqa: S311 - the same changes every time
-    for number in range(TRANSACTIONS):
-        if number in DEATHS:
-            kill_service(platform.services, DEATHS[number])
+    live_and_die(platform, lakehouse, 11, transactions=100, deaths={20: "capture", 40: "kafka", 70: "postgres"})
+
+
+def test_ten_thousand_changes_and_five_deaths_at_any_time(
+    soak_seed: int, platform: Platform, lakehouse: Lakehouse
+) -> None:
+    random = Random(soak_seed)  # noqa: S311 - moments, not secrets
+    deaths = {number: random.choice(SERVICES) for number in sorted(random.sample(range(200), 5))}
+    live_and_die(platform, lakehouse, soak_seed, transactions=200, deaths=deaths)
+
+
+def live_and_die(
+    platform: Platform, lakehouse: Lakehouse, seed: int, *, transactions: int, deaths: dict[int, str]
+) -> None:
+    """Change users and kill services before these transactions; the lake follows in the middle and at the end."""
+    with platform.at_home(), PostgresDatabase().connect() as session, session.cursor() as users:
+        users.execute("DELETE FROM users WHERE id LIKE 'killed-%'")  # of the round before
+    random, known = Random(seed), list[str]()  # noqa: S311 - the same changes every time
+    for number in range(transactions):
+        if number in deaths:
+            kill_service(platform.services, deaths[number])
         with platform.at_home(), PostgresDatabase().connect() as session, session.cursor() as users:
             for n in range(CHANGES):
                 change(users, random, known, number * CHANGES + n)
-        if number in LOOKS:
+        if number in (transactions // 2, transactions - 1):
             platform.wait_until_captured()
             lakehouse.run(*FOLLOW).succeeded()
 
     rows = {row[0]: row[1:] for row in platform.query("SELECT id, login, email, country FROM users")}
     current = [row for row in lakehouse.rows("silver/users") if row["is_current"]]
     assert {row["user_id"]: (row["login"], row["email"], row["country"]) for row in current} == rows
-    assert len(current) == len(rows) > 1_000
+    assert len(current) == len(rows) > 5 * transactions
     counted = {row["country"]: row["users"] for row in lakehouse.rows("gold/users_by_country")}
     assert counted == Counter(country for *_, country in rows.values())
