@@ -1,5 +1,6 @@
 """Long proofs with seeds: `make soak MINUTES=10 SEED=7` repeats every test that asks for `soak_seed`, each time with another
-seed, until the time is up. They are no part of any other run.
+seed, until the time is up. They are no part of any other run. The seed also says whose turn is first, so that short calls
+with many seeds come to all of them.
 
 Every seed follows from the one that was given, the test and its round, so that the same call makes the same rounds. Where it
 stopped is kept in `.de/soak.json`: the same call goes on there. A failure names the command that repeats it.
@@ -49,16 +50,18 @@ def soak_seed(request: pytest.FixtureRequest) -> int:
 
 
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Round after round while there is time; one round at least is completed."""
+    """Round after round while there is time; one proof at least is completed."""
     minutes = session.config.getoption("--soak")
     if minutes is None or session.config.option.collectonly or session.testsfailed:
         return None
     end = time.monotonic() + minutes * 60
     given = session.config.getoption("--seed")
     rounds = _Rounds(str(given))
-    while session.items and (not rounds.completed or time.monotonic() < end):
-        for item, following in zip(session.items, [*session.items[1:], session.items[0]], strict=True):
-            if rounds.completed and time.monotonic() > end:
+    # What a module's proofs share is made once per round: they stay together.
+    items = sorted(session.items, key=lambda item: _hashed(f"{given}/{item.nodeid.partition('::')[0]}"))
+    while items and (not rounds.passed_now or time.monotonic() < end):
+        for item, following in zip(items, [*items[1:], items[0]], strict=True):
+            if rounds.passed_now and time.monotonic() > end:
                 break
             session.config.stash[_SEED] = rounds.seed(item.nodeid)
             item._initrequest()  # type: ignore[attr-defined]  # fixtures of a test function are made anew
@@ -70,24 +73,27 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             if session.testsfailed:
                 raise session.Failed(f"seed {given}: see the command above")
             rounds.passed(item.nodeid)
-        rounds.completed += 1
     return True
+
+
+def _hashed(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
 
 class _Rounds:
     """How many rounds of each test passed with the seed that was given, in this call and those before it."""
 
     def __init__(self, given: str) -> None:
-        self.completed = 0
+        self.passed_now = 0
         self._given = given
         self._known: dict[str, dict[str, int]] = json.loads(STATE.read_text()) if STATE.exists() else {}
         self._mine = self._known.setdefault(given, {})
 
     def seed(self, test: str) -> int:
-        name = f"{self._given}/{test}/{self._mine.get(test, 0)}"
-        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+        return _hashed(f"{self._given}/{test}/{self._mine.get(test, 0)}")
 
     def passed(self, test: str) -> None:
+        self.passed_now += 1
         self._mine[test] = self._mine.get(test, 0) + 1
         STATE.parent.mkdir(exist_ok=True)
         draft = STATE.with_suffix(".draft")

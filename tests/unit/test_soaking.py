@@ -68,6 +68,19 @@ def test_the_same_call_goes_on_and_another_seed_begins_anew(proofs: pytest.Pytes
     assert seeds(proofs)[-1] == first
 
 
+def test_the_seed_says_whose_turn_is_first_and_short_calls_come_to_all(proofs: pytest.Pytester) -> None:
+    """With no time at all a call completes one proof."""
+    folder = proofs.path
+    for name in "ab":
+        (folder / f"test_{name}.py").write_text(ONE.replace("'one'", f"'{name}'"))
+    for seed in range(12):
+        arguments = ("-p", "soaking", "-p", "no:cacheprovider", "--soak", "0", "--seed", str(seed))
+        assert proofs.runpytest_inprocess(*arguments).ret == 0
+    found = [line.split()[0] for line in seeds(proofs) if line != "made"]
+    assert len(found) == 12
+    assert set(found) == {"a", "b"}
+
+
 def test_a_failure_names_the_command_that_repeats_it(proofs: pytest.Pytester) -> None:
     done = soak(proofs, FAILING, "--soak", "1")
     assert done.ret != 0
