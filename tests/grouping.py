@@ -13,14 +13,21 @@ SHARED = {"web": "ui"}
 """Fixtures that serve several modules and are too dear to be set up by each process."""
 FIRST = (
     # of the half without services
-    "test_writer_faults",
-    "test_users_changes",
-    "test_dead_letter_replay",
-    "test_live_visits",
-    "test_docs",
-    "test_stateful_merger",
+    "test_io_manager_slices",
     "test_stateful_merge",
+    "test_docs",
+    "test_blog_graph",
+    "test_stateful_merger",
+    "test_dead_letter_replay",
+    "test_io_manager_modes",
+    "test_stream_judge",
+    "test_writer_faults",
+    "test_merge_keys",
+    "test_users_changes",
+    "test_proxy",
     "test_merge",
+    "test_live_visits",
+    "test_run_launcher",
     "test_maintenance",
     "test_maintenance_faults",
     # of the half with services

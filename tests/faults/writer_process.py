@@ -1,8 +1,9 @@
-"""A run worker for tests: materialises what its JSON argument says, in a process that may be killed.
+"""Run workers for tests: materialises what it is told line by line, each time in a process that may be killed.
 
-`python writer_process.py '{"root": …, "steps": [{"name": "events", …}, …]}'`; tests call `materialise` in their own
-process for the undisturbed run. A step may wait for its twin in another process (`meet`), or block while its files are
-being written (`block`).
+A line of its input is `{"root": …, "steps": [{"name": "events", …}, …], "answer": FILE}`. A fork of the process does it, so
+that an engine is started once for many deaths, and its exit status (negative: the signal that ended it) is written to the
+file. Tests call `follow` and `materialise` in their own process for the twin and for the undisturbed run. A step may wait
+for its twin in another process (`meet`), or block while its files are being written (`block`).
 """
 
 import json
@@ -10,7 +11,11 @@ import os
 import resource
 import sys
 import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import dagster as dg
@@ -82,24 +87,65 @@ def meet(folder: Path, place: str, me: str, other: str) -> None:
     wait_for(folder / f"{place}-{other}")
 
 
-def main(work: dict[str, Any]) -> None:
-    """Run the steps one after another; print one JSON line per step with its version."""
-    engine = SparkEngine(url="local[2]", spark_config={"spark.log.level": "OFF"})
-    engine.spark_session.sql("SELECT 1").collect()
-    if work.get("file_limit"):
-        # Of the running JVM, since its start copies jars that are larger.
-        jvm = engine.spark_session.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-        resource.prlimit(jvm, resource.RLIMIT_FSIZE, (work["file_limit"], work["file_limit"]))
+def follow(engine: SparkEngine, work: dict[str, Any]) -> None:
+    """Run the steps one after another."""
     for number, step in enumerate(work["steps"]):
-        repeat = step.pop("repeat", 1)
+        once = {name: value for name, value in step.items() if name != "repeat"}
         if "me" in work:
             meet(Path(work["meeting"]), str(number), work["me"], work["other"])
-        for turn in range(repeat):
+        for turn in range(step.get("repeat", 1)):
             ids = [r + turn for r in step["rows"]] if isinstance(step["rows"], list) else step["rows"]
-            materialise(engine, Path(work["root"]), **(step | {"rows": ids}))
-            print(json.dumps({"step": number, "turn": turn}), flush=True)
+            materialise(engine, Path(work["root"]), **(once | {"rows": ids}))
+
+
+def _fork(engine: SparkEngine, work: dict[str, Any]) -> int:
+    """The process that does it. Its parent may hold no thread of the table format's library, so that it writes nothing."""
+    child = os.fork()
+    if child:
+        return child
+    os.environ.update(work.get("environment", {}))
+    ended = []
+
+    def act() -> None:
+        try:
+            follow(engine, work)
+            ended.append(0)
+        except BaseException:  # noqa: BLE001 - a fork must not return into its parent's code
+            traceback.print_exc()
+
+    # In a thread, which gets a connection of its own to the virtual machine.
+    thread = Thread(target=act)
+    thread.start()
+    thread.join()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ended[0] if ended else 1)
+
+
+@contextmanager
+def _limited(engine: SparkEngine, size: int | None) -> Iterator[None]:
+    """No file may become larger. Of the running JVM, since its start copies jars that are larger."""
+    jvm = engine.spark_session.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    before = resource.prlimit(jvm, resource.RLIMIT_FSIZE)
+    resource.prlimit(jvm, resource.RLIMIT_FSIZE, (size or before[0], before[1]))
+    yield
+    resource.prlimit(jvm, resource.RLIMIT_FSIZE, before)
+
+
+def main() -> None:
+    """Follow what is told until there is no more."""
+    engine = SparkEngine(url="local[2]", spark_config={"spark.log.level": "OFF"})
+    engine.spark_session.sql("SELECT 1").collect()
+    for line in sys.stdin:
+        work = json.loads(line)
+        with _limited(engine, work.get("file_limit")):
+            status = os.waitstatus_to_exitcode(os.waitpid(_fork(engine, work), 0)[1])
+        answer = Path(work["answer"])
+        draft = answer.with_suffix(".draft")
+        draft.write_text(str(status))
+        draft.replace(answer)
 
 
 if __name__ == "__main__":
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
-    main(json.loads(sys.argv[1]))
+    main()

@@ -9,6 +9,7 @@ import dagster as dg
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 from dagster_delta import LocalConfig
+from other_reader import rows_of
 from pyspark.sql import DataFrame, SparkSession
 
 from de_resources.delta.io_manager import SparkDeltaIOManager
@@ -130,8 +131,7 @@ class Shop:
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         """The live rows, as a reader sees them, sorted."""
-        found = self.spark.read.format("delta").load(self.uri(name)).collect()
-        return sorted((tuple(row) for row in found), key=repr)
+        return rows_of(self.uri(name))
 
     def log(self, name: str) -> TableLog:
         log = TableLog.open(self.uri(name))

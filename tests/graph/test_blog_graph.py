@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 from deltalake import DeltaTable
+from instances import silent_instance
 
 from de_assets.catalogue import load_locations
 from de_assets.definitions import defs
@@ -59,7 +60,7 @@ def lakehouse(home: Path, engine: SparkEngine) -> Iterator[Lakehouse]:
     world = World(seed=11, epoch=CALENDAR.start - timedelta(days=180), users=60, guests=200)
     land_visits(settings.landing, world, HOURS, per_hour=100, irregularities=RATES)
     land_devices(settings.landing, world, CALENDAR.start)
-    with dg.instance_for_test() as instance:
+    with silent_instance() as instance:
         filled = Lakehouse(settings, instance)
         filled.fill()
         yield filled
@@ -271,21 +272,6 @@ def test_a_device_that_stands_twice_in_the_dump_is_one_and_with_two_names_is_ref
         assert _multiset(lakehouse.rows("silver/devices")) == before
     finally:
         _dump(folder, whole)
-    assert _run(lakehouse, "bronze/devices", "silver/devices").success
-
-
-@pytest.mark.pattern("incremental_loader", "data_overwrite")
-def test_a_rerun_of_an_hour_leaves_the_same_rows(lakehouse: Lakehouse) -> None:
-    names = (
-        "bronze/visits",
-        "bronze/visits_dead_letter",
-        "silver/visits",
-        "silver/visits_late",
-        "silver/visits_enriched",
-    )
-    before = {name: _multiset(lakehouse.rows(name)) for name in names}
-    assert _run(lakehouse, *names, partition="2024-10-10-05:00").success
-    assert {name: _multiset(lakehouse.rows(name)) for name in names} == before
 
 
 @pytest.mark.pattern("readiness_marker")

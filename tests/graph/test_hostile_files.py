@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 from deltalake import DeltaTable
+from instances import silent_instance
 
 from de_assets.bronze.visits import checks
 from de_assets.definitions import defs
@@ -91,7 +92,7 @@ def run(
             publish(hour_folder(settings.landing, HOUR), {name: prepared / name for name in landed})
         from de_assets.resources import resources
 
-        with dg.instance_for_test() as instance:
+        with silent_instance() as instance:
             assets = [a for a in defs.assets or [] if dg.AssetKey(["bronze", "visits"]) in getattr(a, "keys", ())]
             # That most lines of the hour are dead letters would end the run.
             judged = [check for check in checks if not any(spec.blocking for spec in check.check_specs)]

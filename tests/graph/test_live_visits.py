@@ -13,6 +13,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from instances import silent_instance
 from stream_reference import Record, cuts, simulated, verdicts
 
 from de_assets import __version__
@@ -112,7 +113,7 @@ KEPT = {place: verdict for place, verdict in EXPECTED.items() if verdict != "dup
 def live(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """The stream in three pieces; of the second, a run dies after each of the tables that come before the state."""
     assert engine.spark_session is not None
-    with dg.instance_for_test() as instance:
+    with silent_instance() as instance:
         live = Live(engine, tmp_path_factory.mktemp("live") / "lake", instance)
         live.load(PIECES[0])
         assert live.run(ASSETS)

@@ -15,6 +15,7 @@ import pyspark.sql.types as T
 import pytest
 from checks_world import CANARY, verdicts
 from deltalake import DeltaTable, write_deltalake
+from instances import silent_instance
 from pandera.pyspark import DataFrameModel
 
 from de_assets.contracts.devices import Devices
@@ -113,7 +114,7 @@ def staging(tmp_path: Path, engine: SparkEngine) -> Iterator[Staging]:
         lake_root=str(tmp_path / "lake"),
         staging_root=str(tmp_path / "staging"),
     )
-    with dg.instance_for_test() as instance:
+    with silent_instance() as instance:
         world = Staging(settings, engine, instance)
         world.feed()
         yield world

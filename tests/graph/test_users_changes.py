@@ -11,6 +11,8 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from deltalake import DeltaTable
+from instances import silent_instance
 
 from de_assets.bronze.users_changes import checks, understood_or_explained
 from de_assets.contracts.users import UsersChanges
@@ -106,8 +108,8 @@ class Users:
         }
 
     def counted(self) -> Counter[str]:
-        rows = self.engine.spark_session.read.format("delta").load(str(self.root / "gold/users_by_country")).collect()
-        return Counter({row.country: row.users for row in rows})
+        rows = DeltaTable(str(self.root / "gold/users_by_country")).to_pyarrow_table().to_pylist()
+        return Counter({row["country"]: row["users"] for row in rows})
 
     def expected(self) -> Counter[str]:
         return Counter(user["country"] for user in self.now.values())
@@ -120,7 +122,7 @@ class Users:
 @pytest.fixture
 def world(engine: SparkEngine, tmp_path: Path) -> Iterator[Users]:
     assert engine.spark_session is not None
-    with dg.instance_for_test() as instance:
+    with silent_instance() as instance:
         yield Users(engine, tmp_path / "lake", instance)
 
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import dagster as dg
 import pytest
+from instances import silent_instance
 
 from de_assets.filling import Outcome, UpToDate, fill, units
 from de_assets.filling.keys import State
@@ -264,11 +265,8 @@ def test_what_does_not_depend_on_each_other_runs_side_by_side() -> None:
         return asset
 
     definitions = dg.Definitions([meets("one"), meets("other")], executor=dg.in_process_executor)
-    # Output is captured by exchanging descriptors, which threads share.
-    quiet = {
-        "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
-    }
-    with dg.instance_for_test(overrides=quiet) as instance:
+    # Output would be captured by exchanging descriptors, which threads share.
+    with silent_instance() as instance:
         outcomes = list(fill(units([definitions]), instance, everything, absent={}, at_once=2))
     assert [outcome.failures for outcome in outcomes] == [[], []]
 

@@ -14,6 +14,7 @@ import pyarrow as arrow
 import pyspark.sql.types as T
 import pytest
 from deltalake import write_deltalake
+from other_reader import rows_of
 from pyspark.sql import SparkSession
 
 from de_resources.contract import Contract
@@ -61,7 +62,7 @@ class Merging:
         )
 
     def rows(self) -> list[tuple[Any, ...]]:
-        return sorted((tuple(r) for r in self.table.read(self.spark).collect()), key=repr)
+        return rows_of(self.table.uri)
 
     @property
     def version(self) -> int:

@@ -168,7 +168,7 @@ class TestCopies:
 @pytest.mark.pattern("late_data_detector", "windowed_deduplicator")
 @pytest.mark.parametrize(
     ("across", "future", "parts"),
-    [(Across.MIN, Future.CAPPED, 1), (Across.MIN, Future.CAPPED, 3), (Across.MAX, Future.IGNORED, 3)],
+    [(Across.MIN, Future.CAPPED, 1), (Across.MIN, Future.CAPPED, 3), (Across.MAX, Future.IGNORED, 2)],
 )
 def test_any_cut_gives_what_one_record_after_the_other_gives(
     spark: SparkSession, across: Across, future: Future, parts: int
@@ -192,7 +192,7 @@ def test_any_cut_gives_what_one_record_after_the_other_gives(
 def test_the_state_does_not_grow_with_the_stream(spark: SparkSession) -> None:
     judged, sizes = Judge(spark), list[int]()
     start = clock("00:00:00")
-    for hour in range(4):
+    for hour in range(3):
         times = [start + hour * 3600 + n * 36 for n in range(100)]
         judged.run(*(Record(0, hour * 100 + n, t, t, f"{hour}/{n}") for n, t in enumerate(times)))
         sizes.append(judged.kept("key"))
