@@ -35,7 +35,7 @@ def _refuses_a_second_engine(report: Report) -> None:
     assert report.runs[1]["seconds"] < 10
 
 
-def test_around_the_commits_of_two_tables(soak_seed: int, platform: Platform, lakehouse: Lakehouse) -> None:
+def test_between_two_tables(soak_seed: int, platform: Platform, lakehouse: Lakehouse) -> None:
     random = Random(soak_seed)  # noqa: S311 - a place, not a secret
     point, table = random.choice(("before_commit", "after_commit")), random.choice(BRONZE["assets"])
     server = platform.status("spark_connect").pid

@@ -43,7 +43,7 @@ def test_the_lake_equals_the_database_after_five_thousand_changes_and_a_death_of
     live_and_die(platform, lakehouse, 11, transactions=100, deaths={20: "capture", 40: "kafka", 70: "postgres"})
 
 
-def test_ten_thousand_changes_and_five_deaths_at_any_time(
+def test_the_lake_equals_the_database_after_ten_thousand_changes_and_five_deaths(
     soak_seed: int, platform: Platform, lakehouse: Lakehouse
 ) -> None:
     random = Random(soak_seed)  # noqa: S311 - moments, not secrets
