@@ -65,7 +65,8 @@ test-unit: setup ## Run the part that starts no service and fills no lake
 
 soak: setup      ## Repeat the long proofs with ever new seeds: MINUTES=10 SEED=0; the same call goes on where it stopped
 	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/soak
-	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/services tests/ui
+	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/services
+	@[ $(MINUTES) -lt 30 ] || $(BIN)/pytest --soak 1 --seed $(SEED) tests/ui
 
 # Resumes where it was interrupted; ARGS="--list", ARGS="merger", ARGS=--without-services.
 sabotage: setup  ## Plant every known defect in a copy of the code, and see whether a test notices it
