@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class PlatformError(Exception):
     """Base of all errors that the platform raises on purpose."""
@@ -9,6 +11,9 @@ class PlatformError(Exception):
 
 class TransientError(PlatformError):
     """May succeed when tried again: a timeout, a conflict, a service that restarts."""
+
+    soon: ClassVar[bool] = True
+    """Whether seconds may be enough. Not where it was waited for already, or where somebody has to finish something first."""
 
 
 class PermanentError(PlatformError):

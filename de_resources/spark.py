@@ -13,13 +13,17 @@ Code against it stays Spark-Connect-safe: DataFrames and SQL, no RDDs, no `spark
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from de_resources.engine_errors import BROKEN_CALLS, ENGINE_ERRORS, session_is_gone
 from de_resources.errors import TransientError
 from de_resources.local.endpoints import accepts_connections, local_endpoint
 from de_resources.local.engine_conf import engine_conf
@@ -81,8 +85,31 @@ class SparkEngine(LazyPySparkResource):
         session, error = self._spark_session, EngineLost(self.label)
         if session is not None and _is_connect(session):
             session.client.close()
+        elif session is not None and not _answers(session, self._opened or ""):
+            _forget_the_java_process()
         self._spark_session = self._opened = None
         return error
+
+    def lost_by(self, error: Exception) -> EngineLost | None:
+        """`lost`, where the engine that this resource has used is gone; None for an engine that only refuses.
+
+        A failure that does not say it itself is followed by a look at the engine: its last words differ each time.
+        """
+        session = self._spark_session
+        if session is None or not isinstance(error, BROKEN_CALLS):
+            return None
+        return self.lost() if session_is_gone(error) or not _answers(session, self._opened or "") else None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Raise `EngineLost` for whatever error it is by which a call finds out that the engine is gone."""
+        try:
+            yield
+        except BROKEN_CALLS as error:
+            lost = self.lost_by(error)
+            if lost is None:
+                raise
+            raise lost from error
 
     def resolved_url(self) -> str:
         """The engine's address as in the module's table. May hold a token: never print it, print `label`.
@@ -124,6 +151,25 @@ def _stopped(session: SparkSession) -> bool:
     return session.sparkContext._jsc is None
 
 
+def _answers(session: SparkSession, url: str) -> bool:
+    """Whether the engine behind a session is there: its server takes connections, or its process lives."""
+    if _is_connect(session):
+        return not session.client.is_closed and _takes_connections(url)
+    gateway = SparkContext._gateway
+    return gateway is not None and (gateway.proc is None or gateway.proc.poll() is None)
+
+
+def _takes_connections(url: str) -> bool:
+    address = urlsplit(_label(url))
+    return accepts_connections(address.hostname or "", address.port or _CONNECT_PORT)
+
+
+def _forget_the_java_process() -> None:
+    """Let the next classic session start a process of its own. PySpark keeps the one that died for ever."""
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+
+
 _CONNECT_PORT = 15002
 _connections: dict[str, SparkSession] = {}
 """One connection per server and process, the newest last: frames of two sessions cannot be joined."""
@@ -146,6 +192,16 @@ def open_session(url: str, extra: dict[str, Any] | None = None) -> SparkSession:
     return session
 
 
+def loss(error: Exception) -> EngineLost | None:
+    """`SparkEngine.lost_by` for a call outside of `SparkEngine.watched`, by whichever connection of this process."""
+    if isinstance(error, ENGINE_ERRORS):
+        for url, session in reversed(_connections.items()):
+            if session_is_gone(error) or not _answers(session, url):
+                session.client.close()
+                return EngineLost(_label(url))
+    return None
+
+
 def close_connections() -> None:
     """Leave all servers, before they are stopped."""
     for session in _connections.values():
@@ -162,8 +218,7 @@ def _connect(url: str) -> SparkSession:
         logging.getLogger("pyspark.sql.connect.logging").setLevel(logging.CRITICAL)
     session = _connections.get(url)
     if session is None or _stopped(session):
-        address = urlsplit(_label(url))
-        if not accepts_connections(address.hostname or "", address.port or _CONNECT_PORT):
+        if not _takes_connections(url):
             raise EngineUnreachable(_label(url))
         session = SparkSession.builder.remote(url).create()
         # The default policy waits up to ten minutes for a server that is gone. One that was started again does not

@@ -31,6 +31,8 @@ _STATUS = """
 class CaptureBehind(TransientError):
     """What was committed did not reach the topic in time."""
 
+    soon = False
+
     def __init__(self, source: CaptureSource, seconds: float) -> None:
         self.source, self.seconds = source, seconds
         super().__init__(

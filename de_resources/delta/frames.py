@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -17,6 +15,7 @@ from pyspark.sql.types import StructType
 from de_resources.contract import ROWS, Contract
 from de_resources.delta.identifiers import identifier, type_text
 from de_resources.delta.slices import Slice
+from de_resources.engine_errors import ENGINE_ERRORS, causes
 from de_resources.errors import PermanentError
 
 # Rows, and violations per rule; None where the engine did not tell.
@@ -84,10 +83,13 @@ def guard(frame: DataFrame, slice_: Slice | None) -> DataFrame:
     return frame.withColumn(column, checked)
 
 
-def outside_slice(error: PySparkException) -> bool:
+def outside_slice(error: Exception) -> bool:
     """Whether a failed write failed because of the guard, or of Delta's own `replaceWhere` check."""
-    text = str(error)
-    return _OUTSIDE in text or "DELTA_REPLACE_WHERE_MISMATCH" in text
+    return any(
+        said.condition == "DELTA_REPLACE_WHERE_MISMATCH"
+        or (said.condition == "USER_RAISED_EXCEPTION" and _OUTSIDE in said.message)
+        for said in causes(error)
+    )
 
 
 def offending(frame: DataFrame, slice_: Slice, hidden: frozenset[str], limit: int = 5) -> list[str]:
@@ -115,7 +117,7 @@ def observed(observation: Observation) -> Counters:
     """The counters of a write that ended. Its rows are committed, so that a lost observation must not fail it."""
     try:
         return split_counters(observation.get)
-    except (PySparkException, Py4JError):
+    except ENGINE_ERRORS:
         return None, None
 
 

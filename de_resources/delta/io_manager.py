@@ -40,9 +40,6 @@ from dagster._core.storage.db_io_manager import DbTypeHandler, TableSlice
 from dagster_delta import BaseDeltaLakeIOManager, WriteMode
 from dagster_delta._db_io_manager import CustomDbIOManager
 from dagster_delta.io_manager.base import SchemaMode, TableConnection
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -69,6 +66,7 @@ from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.stateful_plan import Basis, NoOrder, Turn, order_of
 from de_resources.delta.table import Stamp, Table, TableMissing, Written
 from de_resources.delta.tombstones import Forgetting
+from de_resources.engine_errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
 from de_resources.storage import spark_options
@@ -181,18 +179,17 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         if owned:
             stamp = replace(stamp, facts=READS_POSITIONS)
         began = time.time()
-        try:
-            # A merge compares before it writes: nobody else may write in between, not even through the same engine.
-            shared = self._config.spark.shared and self._modes(metadata)[0] != WriteMode.merge
-            with commit_lock(table.uri, table=table.name, shared=shared):
-                written = self._write(frame, table, slice_, stamp, metadata, turn, follows)
-        except SparkConnectGrpcException as error:
-            raise disk_full(error, table, began) or self._lost(error) from error
-        except (PySparkException, Py4JJavaError) as error:
-            full = disk_full(error, table, began)
-            if full is None:
-                raise
-            raise full from error
+        with self._config.spark.watched():
+            try:
+                # A merge compares before it writes: nobody else may write in between, not even through the same engine.
+                shared = self._config.spark.shared and self._modes(metadata)[0] != WriteMode.merge
+                with commit_lock(table.uri, table=table.name, shared=shared):
+                    written = self._write(frame, table, slice_, stamp, metadata, turn, follows)
+            except ENGINE_ERRORS as error:
+                full = disk_full(error, table, began)
+                if full is None:
+                    raise
+                raise full from error
         # A stretch of a stream is no partition, to which rows could be attributed.
         attributed = None if owned else slice_
         record(context, self._stored(table, stamp), attributed, written, frame, self._config.spark.label)
@@ -211,7 +208,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         metadata = upstream.definition_metadata or {}
         table = self._table(metadata, table_slice, connection)
         self._note(context, table)
-        try:
+        with self._config.spark.watched():
             stateful_ = bool(metadata.get("stateful")) and context.has_asset_partitions
             frame = self._read(context, table, as_of_partition=stateful_)
             slice_ = None if stateful_ else slice_of(context, metadata)
@@ -220,8 +217,6 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             columns = table_slice.columns or frame.columns
             # The alias names the dataset in the plan, from which column lineage is read.
             return frame.select(*(F.col(identifier(c)) for c in columns)).alias(table.name)
-        except SparkConnectGrpcException as error:
-            raise self._lost(error) from error
 
     def _read(self, context: InputContext, table: Table, *, as_of_partition: bool = False) -> DataFrame:
         session = self._config.spark.spark_session
@@ -350,11 +345,6 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             storage_options={k: v for k, v in connection.storage_options.items() if k != "provider"},
             spark_options=spark_options(self._config.storage_options),
         )
-
-    def _lost(self, error: SparkConnectGrpcException) -> Exception:
-        text = str(error)
-        gone = ("UNAVAILABLE", "RETRIES_EXCEEDED", "SESSION_NOT_FOUND", "INVALID_HANDLE", "failed to connect")
-        return self._config.spark.lost() if any(word in text for word in gone) else error
 
 
 def require_partition(context: OutputContext) -> None:

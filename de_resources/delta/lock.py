@@ -20,6 +20,8 @@ from de_resources.errors import TransientError
 class TableBusy(TransientError):
     """Another process holds the table's commit lock for too long."""
 
+    soon = False
+
     def __init__(self, table: str, seconds: float) -> None:
         self.table, self.seconds = table, seconds
         super().__init__(

@@ -16,14 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from de_resources.delta import reference_query
 from de_resources.delta.crash_points import reach
 from de_resources.delta.lock import commit_lock
 from de_resources.delta.log import Commit, TableLog
-from de_resources.delta.refusals import ConcurrentWrite
+from de_resources.delta.refusals import ConcurrentWrite, explained
 from de_resources.delta.retention import agreed, hours
 from de_resources.delta.statements import stamped
 from de_resources.delta.table import Stamp, Table, TableMissing
@@ -170,6 +169,7 @@ def vacuum(
     options = {"retentionDurationCheck.enabled": "false", "vacuum.retentionWindowIgnore.enabled": "false"}
     with (
         commit_lock(table.uri, table=table.name, shared=False, timeout=lock_seconds),
+        explained(table),
         stamped(session, stamp, **options) as own,
     ):
         reach("before_commit", table.name)
@@ -179,14 +179,8 @@ def vacuum(
 
 
 def _optimize(session: SparkSession, table: Table, stamp: Stamp) -> None:
-    try:
-        with stamped(session, stamp) as own:
-            own.sql(f"OPTIMIZE {table.sql}").collect()
-    except PySparkException as error:
-        conflict = ConcurrentWrite.among(error, table.name)
-        if conflict is None:
-            raise
-        raise conflict from None
+    with explained(table), stamped(session, stamp) as own:
+        own.sql(f"OPTIMIZE {table.sql}").collect()
 
 
 def _opened(table: Table) -> TableLog:

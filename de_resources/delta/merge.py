@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import uuid4
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
@@ -28,7 +27,7 @@ from de_resources.delta.crash_points import reach
 from de_resources.delta.identifiers import identifier
 from de_resources.delta.key_elsewhere import require_nowhere_else, told
 from de_resources.delta.literals import literal
-from de_resources.delta.refusals import ConcurrentWrite, refusal
+from de_resources.delta.refusals import explained
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Stamp, Table, Written
 from de_resources.errors import PermanentError
@@ -135,15 +134,16 @@ def merge(
     _require_layout(table)
     started = time.monotonic()
     reach("before_write", table.name)
-    table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
+    with explained(table):
+        table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
     observation = Observation(f"merge_{uuid4().hex}")
     source = frames.counted(frames.guard(frame, slice_), table.contract, observation)
     present = ground.rows if ground else table.read(session)
-    with _refusing(table, frame, slice_):
+    with explained(table, frame, slice_):
         # The optimizer runs a small local frame here, and with it the guard.
         changes = compared(source, _target(present, slice_, frame.schema), rule).persist()
     try:
-        with _refusing(table, frame, slice_):
+        with explained(table, frame, slice_):
             # The one pass over source and target; the result stays cached for the MERGE.
             counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
         _refuse(changes, counts, table, rule)
@@ -175,14 +175,8 @@ def merge(
 
 
 def _apply(session: SparkSession, table: Table, statement: str, changes: DataFrame, stamp: Stamp) -> None:
-    try:
-        with _user_metadata(session, stamp.text()):
-            session.sql(statement, changes=changes)
-    except PySparkException as error:
-        conflict = ConcurrentWrite.among(error, table.name)
-        if conflict is None:
-            raise
-        raise conflict from None
+    with explained(table), _user_metadata(session, stamp.text()):
+        session.sql(statement, changes=changes)
 
 
 def _require_columns(rule: MergeRule, columns: Sequence[str], table: str) -> None:
@@ -309,18 +303,6 @@ def _same(columns: Sequence[str]) -> Column:
 
 def _c(alias: str, column: str) -> Column:
     return F.col(f"{alias}.{identifier(column)}")
-
-
-@contextmanager
-def _refusing(table: Table, frame: DataFrame, slice_: Slice | None) -> Iterator[None]:
-    """Turn what the engine refuses into the platform's error, wherever in planning or running it happens."""
-    try:
-        yield
-    except PySparkException as error:
-        refused = refusal(error, table, frame, slice_)
-        if refused is None:
-            raise
-        raise refused from None
 
 
 def _refuse(changes: DataFrame, counts: Mapping[str, int], table: Table, rule: MergeRule) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import time
 from uuid import uuid4
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from de_resources.delta import frames
 from de_resources.delta.crash_points import reach
-from de_resources.delta.refusals import refusal
+from de_resources.delta.refusals import explained
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Stamp, Table, Written
 from de_resources.errors import PermanentError
@@ -82,17 +81,13 @@ def _write(
 ) -> Written:
     started = time.monotonic()
     reach("before_write", table.name)
-    table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
+    with explained(table):
+        table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
     observation = Observation(f"write_{uuid4().hex}")
     guarded = frames.counted(frames.guard(frame, slice_), table.contract, observation)
     reach("before_commit", table.name)
-    try:
+    with explained(table, frame, slice_):
         guarded.write.format("delta").mode(mode).options(**options).save(table.uri)
-    except PySparkException as error:
-        refused = refusal(error, table, frame, slice_)
-        if refused is None:
-            raise
-        raise refused from None
     reach("after_commit", table.name)
     return _confirmed(table, stamp, observation, time.monotonic() - started)
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import time
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from de_resources.delta.crash_points import reach
 from de_resources.delta.lock import commit_lock
 from de_resources.delta.log import Commit, TableLog
-from de_resources.delta.refusals import ConcurrentWrite
+from de_resources.delta.refusals import explained
 from de_resources.delta.statements import stamped
 from de_resources.delta.table import Stamp, Table, TableMissing, Written
 from de_resources.delta.versions import files_of, version_to_read
@@ -87,11 +86,5 @@ def restore_held(session: SparkSession, table: Table, version: int, stamp: Stamp
 
 
 def _restore(session: SparkSession, table: Table, version: int, stamp: Stamp) -> None:
-    try:
-        with stamped(session, stamp) as own:
-            own.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {version:d}").collect()
-    except PySparkException as error:
-        conflict = ConcurrentWrite.among(error, table.name)
-        if conflict is None:
-            raise
-        raise conflict from None
+    with explained(table), stamped(session, stamp) as own:
+        own.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {version:d}").collect()

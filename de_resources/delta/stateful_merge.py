@@ -26,6 +26,7 @@ from de_resources.delta.frames import conform
 from de_resources.delta.merge import Ground, MergeRule
 from de_resources.delta.merge import merge as merge_rows
 from de_resources.delta.merge_state import AFTER, Entry, MergeState
+from de_resources.delta.refusals import explained
 from de_resources.delta.restore import restore_held
 from de_resources.delta.stateful_plan import Basis, LoggedPast, NoOrder, Plan, StateGone, Turn, planned
 from de_resources.delta.statements import stamped
@@ -130,7 +131,7 @@ def _ground(session: SparkSession, table: Table, plan: Plan, stamp: Stamp) -> Gr
 def _clear(session: SparkSession, table: Table, plan: Plan, stamp: Stamp) -> None:
     """Remove all rows. Not a restore of the empty table: its version may be gone, and a way out has to remain."""
     reach("before_commit", table.name)
-    with stamped(session, replace(stamp, facts=plan.taking_back)) as own:
+    with explained(table), stamped(session, replace(stamp, facts=plan.taking_back)) as own:
         own.sql(f"DELETE FROM {table.sql}").collect()
     reach("after_commit", table.name)
 
@@ -142,7 +143,8 @@ def _restore(session: SparkSession, table: Table, version: int, plan: Plan, stam
     after = table.properties_now()
     changed = {name: value for name, value in before.items() if after.get(name) != value}
     if changed:
-        table.set_properties(session, changed)
+        with explained(table):
+            table.set_properties(session, changed)
 
 
 def _mark(session: SparkSession, table: Table, written: Written, stamp: Stamp) -> Written:
@@ -150,7 +152,8 @@ def _mark(session: SparkSession, table: Table, written: Written, stamp: Stamp) -
     reach("before_commit", table.name)
     options = {"txnAppId": stamp.attempt, "txnVersion": "1", "userMetadata": stamp.text(), **table.spark_options}
     nothing = session.createDataFrame([], table.read(session).schema)
-    nothing.write.format("delta").mode("append").options(**options).save(table.uri)
+    with explained(table):
+        nothing.write.format("delta").mode("append").options(**options).save(table.uri)
     reach("after_commit", table.name)
     log = table.log()
     commit = log.find(attempt=stamp.attempt, limit=10) if log else None

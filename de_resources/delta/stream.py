@@ -13,16 +13,18 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from de_resources.delta import frames
 from de_resources.delta.crash_points import reach
+from de_resources.delta.refusals import explained
 from de_resources.delta.table import Stamp, Table, Written
+from de_resources.engine_errors import BROKEN_CALLS, ENGINE_ERRORS
 from de_resources.errors import PermanentError
 from de_resources.stream_source import AnotherSource, StreamSource, require_same
 
@@ -67,12 +69,14 @@ def drain(
     without new input commits nothing. A killed run is continued by the next one, without loss and without repetition.
     `source` says whose offsets the checkpoint has, where the engine cannot tell by itself: a topic. It is told as
     `stream/source`, also that it was adopted for a checkpoint that did not know it.
-    Raises `SourceLost` when the source no longer has what comes next, or is another one; what was read stays. Rows and
-    violations are of all micro-batches; where the engine did not tell of one, both are unknown (None) and never too low.
+    Raises `SourceLost` when the source no longer has what comes next, or is another one, and `SourceAway` when it
+    does not answer; what was read stays. Rows and violations are of all micro-batches; where the engine did not tell of
+    one, both are unknown (None) and never too low.
     """
     started = time.monotonic()
     reach("before_write", table.name)
-    table.create_if_missing(session, frame.schema)
+    with explained(table):
+        table.create_if_missing(session, frame.schema)
     counted = frame.observe(_OBSERVATION, *frames.counters(table.contract))
     checkpoint = f"{table.uri}/{CHECKPOINT}"
     followed = identify(session, table.name, checkpoint, source) if source else {}
@@ -80,14 +84,15 @@ def drain(
     log = table.log()
     before = log.version if log else 0
     session.conf.set(*_PROGRESS_KEPT)
-    query = (
-        counted.writeStream.format("delta")
-        .outputMode("append")
-        .options(**table.spark_options, userMetadata=stamp.text(), checkpointLocation=checkpoint)
-        .trigger(availableNow=True)
-        .start(table.uri)
-    )
-    await_end(query, table.name, checkpoint)
+    with explained(table):
+        query = (
+            counted.writeStream.format("delta")
+            .outputMode("append")
+            .options(**table.spark_options, userMetadata=stamp.text(), checkpointLocation=checkpoint)
+            .trigger(availableNow=True)
+            .start(table.uri)
+        )
+        await_end(query, table.name, checkpoint)
     reach("after_commit", table.name)
     written = _written(table, stamp, before, query.recentProgress, time.monotonic() - started)
     return replace(written, details={**written.details, **followed})
@@ -110,13 +115,15 @@ def await_end(query: StreamingQuery, output: str, checkpoint: str) -> None:
     """Wait until the stream has read what there is. Raises `SourceLost`, and the engine's own error for other failures."""
     try:
         query.awaitTermination()
-    except PySparkException as error:
+    except ENGINE_ERRORS as error:
         lost = _LOST.search(str(error))
         if lost is None:
             raise
         raise SourceLost(output, checkpoint, lost.group(0)) from error
     finally:
-        query.stop()
+        # Where the engine is gone, stopping fails as well, with words that would hide the failure.
+        with suppress(*BROKEN_CALLS):
+            query.stop()
 
 
 def _written(table: Table, stamp: Stamp, before: int, progress: Sequence[Any], seconds: float) -> Written:

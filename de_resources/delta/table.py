@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -20,6 +18,7 @@ from de_resources.delta.literals import literal
 from de_resources.delta.lock import creation_lock, local_folder
 from de_resources.delta.log import Commit, TableLog
 from de_resources.delta.versions import version_to_read
+from de_resources.engine_errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError
 
 # Transaction identifiers make retries harmless; kept for ever they would only make the log grow.
@@ -151,7 +150,7 @@ class Table:
         )
         try:
             session.sql(statement)
-        except (PySparkException, Py4JJavaError):
+        except ENGINE_ERRORS:
             # Object stores have no lock: of two first writers Delta refuses the second one, whose table is there.
             if self.log() is None:
                 raise

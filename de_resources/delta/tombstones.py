@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampType
 
@@ -20,7 +19,7 @@ from de_resources.delta.crash_points import reach
 from de_resources.delta.identifiers import identifier
 from de_resources.delta.literals import clock_literal, literal
 from de_resources.delta.lock import commit_lock
-from de_resources.delta.refusals import ConcurrentWrite
+from de_resources.delta.refusals import explained
 from de_resources.delta.statements import stamped
 from de_resources.delta.table import Stamp, Table
 from de_resources.errors import PermanentError
@@ -78,13 +77,8 @@ def forget(
     where = f"{identifier(rule.deleted)} AND {identifier(rule.order)} < {bound}"
     with commit_lock(table.uri, table=table.name, shared=False, timeout=lock_seconds), stamped(session, stamp) as own:
         reach("before_commit", table.name)
-        try:
+        with explained(table):
             row = own.sql(f"DELETE FROM {table.sql} WHERE {where}").collect()[0]
-        except PySparkException as error:
-            conflict = ConcurrentWrite.among(error, table.name)
-            if conflict is None:
-                raise
-            raise conflict from None
         reach("after_commit", table.name)
     return int(row["num_affected_rows"])
 

@@ -70,6 +70,8 @@ class SameTopic(PermanentError):
 class TopicSilent(TransientError):
     """A broker that stopped delivering before the end of a topic was reached."""
 
+    soon = False
+
     def __init__(self, topic: str, partitions: list[int]) -> None:
         self.topic, self.partitions = topic, partitions
         super().__init__(

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import dagster as dg
 import pyspark.sql.types as T
 from pydantic import Field
-from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -59,11 +58,9 @@ class WeeklyTables(dg.ConfigurableIOManager):
         view = view_of(context.definition_metadata or {})
         week = week_of(context)
         patience = Patience(total_seconds=self.patience_seconds)
-        try:
+        with self.spark.watched():
             rows = _copyable(obj, view)
             done = write_week(self.database, view, week, rows, run_id=context.run_id, patience=patience)
-        except SparkConnectGrpcException as error:
-            raise self.spark.lost() if "UNAVAILABLE" in str(error) else error from error
         context.add_output_metadata(
             {
                 "dagster/table_name": view.name,

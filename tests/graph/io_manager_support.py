@@ -54,7 +54,9 @@ CHANGES = f"{__name__}:OrderChanges"
 Make = Callable[[dg.AssetExecutionContext], DataFrame | None]
 
 
-def asset(name: str, make: Make, *, partitions: Any = None, retries: int = 0, **metadata: Any) -> dg.AssetsDefinition:
+def asset(
+    name: str, make: Make, *, partitions: Any = None, retries: int | dg.RetryPolicy = 0, **metadata: Any
+) -> dg.AssetsDefinition:
     """The asset `silver/<name>` whose frame is `make(context)`."""
 
     @dg.asset(
@@ -62,7 +64,7 @@ def asset(name: str, make: Make, *, partitions: Any = None, retries: int = 0, **
         partitions_def=partitions,
         metadata=metadata,
         backfill_policy=dg.BackfillPolicy.single_run() if partitions else None,
-        retry_policy=dg.RetryPolicy(max_retries=retries) if retries else None,
+        retry_policy=dg.RetryPolicy(max_retries=retries) if isinstance(retries, int) and retries else retries or None,
     )
     def definition(context: dg.AssetExecutionContext) -> DataFrame:
         return make(context)  # type: ignore[return-value]

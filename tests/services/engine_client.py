@@ -11,9 +11,10 @@ import signal
 import sys
 from typing import Any
 
-from pyspark.errors import PySparkException
+from pyspark.sql.streaming import StreamingQuery
 
-from de_resources.spark import EngineUnreachable, SparkEngine, close_connections
+from de_resources.delta.stream import await_end
+from de_resources.spark import EngineLost, EngineUnreachable, SparkEngine, close_connections
 
 
 def main(server: int | None) -> None:
@@ -25,8 +26,10 @@ def main(server: int | None) -> None:
     told["same"] = engine.spark_session is session
     told["across_resources"] = SparkEngine().spark_session is session
     if server is not None:
+        ticks = session.readStream.format("rate").load()
+        query = ticks.writeStream.format("noop").trigger(processingTime="1 second").start()
         os.kill(server, signal.SIGKILL)
-        told |= _after_the_loss(engine)
+        told |= _after_the_loss(engine, query)
         # The test starts the server again, and says so by a line.
         print(json.dumps(told), flush=True)
         sys.stdin.readline()
@@ -36,12 +39,21 @@ def main(server: int | None) -> None:
     print(json.dumps(told), flush=True)
 
 
-def _after_the_loss(engine: SparkEngine) -> dict[str, Any]:
+def _after_the_loss(engine: SparkEngine, query: StreamingQuery) -> dict[str, Any]:
     told: dict[str, Any] = {}
+    other, session = SparkEngine(), engine.spark_session
+    _ = other.spark_session
     try:
-        engine.spark_session.sql("SELECT 1").collect()
-    except PySparkException:
-        told["lost"] = str(engine.lost())
+        with engine.watched():
+            await_end(query, "silver.rows", "nowhere")
+    except EngineLost as error:
+        told["lost"] = str(error)
+    try:
+        # Another run of the process, whose session was given up by the first one that missed the engine.
+        with other.watched():
+            session.sql("SELECT 1").collect()
+    except EngineLost as error:
+        told["lost_to_others"] = str(error)
     told["shared_still"] = engine.shared
     try:
         _ = engine.spark_session

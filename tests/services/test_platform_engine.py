@@ -52,6 +52,7 @@ def test_after_a_loss_there_is_no_second_engine_and_then_a_new_session(platform:
         assert client.wait(30) == 0
 
     assert f"The engine {label} stopped answering" in told["lost"]
+    assert told["lost_to_others"] == told["lost"], "and not that there is no active session"
     assert f"The engine {label} does not answer" in told["unreachable"]
     assert told["shared_still"]
     assert again == {"answer": 7, "label": label, "made_anew": True}

@@ -1,0 +1,229 @@
+"""What the Delta writers and the IO manager refuse, each as a run that ends with it.
+
+One list for both kinds of session: `test_refusals.py` goes through it in a classic one, `tests/services` over Connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+from uuid import uuid4
+
+import dagster as dg
+import pandas as pd
+from io_manager_support import CHANGES, ORDERS, Shop, asset
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from de_resources.delta.restore import restore
+from de_resources.delta.table import Stamp, Table
+
+KEYS = dg.StaticPartitionsDefinition(["a", "b"])
+DAYS = dg.DailyPartitionsDefinition(start_date="2024-01-01", end_date="2024-01-04")
+CHANGE = "id long, seq long, email string, gone boolean"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A run that has to end with the error `expected`; `version` is what the table's version is before and after it."""
+
+    name: str
+    expected: str
+    provoke: Callable[[Shop], object]
+    rows: int | None = 1
+
+
+def _kept(shop: Shop, name: str = "rows", *, local: bool = False, **metadata: Any) -> dg.AssetsDefinition:
+    """An asset of the partition `a` with rows of `a` and, from the second run on, of `b`."""
+
+    def make(_: dg.AssetExecutionContext) -> DataFrame:
+        first = not (shop.root / "silver" / name / "_delta_log").exists()
+        if local:
+            return shop.frame([(1, "a" if first else "b")], "id long, k string")
+        rows = shop.spark.range(0, 1 if first else 2, 1, 2)
+        return rows.withColumn("k", F.when((F.col("id") < 1) | F.lit(first), "a").otherwise("b"))
+
+    return asset(name, make, partitions=KEYS, partition_expr="k", **metadata)
+
+
+def _outside(**options: Any) -> Callable[[Shop], object]:
+    def provoke(shop: Shop) -> object:
+        kept = _kept(shop, **options)
+        shop.run(kept, key="a")
+        return shop.run(kept, key="a")
+
+    return provoke
+
+
+def meanwhile(
+    change: Callable[[str], None], retries: int | dg.RetryPolicy = 0
+) -> Callable[[Shop], dg.ExecuteInProcessResult]:
+    """A foreign writer commits while the engine computes the rows of the second run, in its first attempt."""
+
+    def provoke(shop: Shop) -> dg.ExecuteInProcessResult:
+        uri, calls = shop.uri("rows"), iter((False, True, False))
+
+        def interfere(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+            for batch in batches:
+                if len(batch):
+                    change(uri)
+                yield batch
+
+        def make(_: dg.AssetExecutionContext) -> DataFrame:
+            rows = shop.spark.range(0, 1, 1, 1).withColumn("k", F.lit("a"))
+            return rows.mapInPandas(interfere, "id long, k string") if next(calls) else rows
+
+        kept = asset("rows", make, partitions=KEYS, partition_expr="k", retries=retries)
+        shop.run(kept, key="a")
+        return shop.run(kept, key="a")
+
+    return provoke
+
+
+def appending() -> Callable[[str], None]:
+    def append(uri: str) -> None:
+        import pyarrow as arrow
+        from deltalake import write_deltalake
+
+        write_deltalake(uri, arrow.table({"id": arrow.array([77], arrow.int64()), "k": ["a"]}), mode="append")
+
+    return append
+
+
+def _deleting() -> Callable[[str], None]:
+    def delete(uri: str) -> None:
+        from deltalake import DeltaTable
+
+        DeltaTable(uri).delete("k = 'a'")
+
+    return delete
+
+
+def _altering() -> Callable[[str], None]:
+    def alter(uri: str) -> None:
+        from deltalake import DeltaTable
+
+        DeltaTable(uri).alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 9 days"})
+
+    return alter
+
+
+def _merged(*batches: list[tuple[Any, ...]], schema: str = CHANGE, **options: Any) -> Callable[[Shop], object]:
+    """Batches that are merged one after another."""
+
+    def provoke(shop: Shop) -> object:
+        for batch in batches:
+            frame = shop.frame(batch, schema)
+            options_ = {"contract": CHANGES} | options
+            shop.run(asset("rows", lambda _, frame=frame: frame, mode="merge", **options_))  # type: ignore[misc]
+        return None
+
+    return provoke
+
+
+def _two_days(shop: Shop) -> object:
+    def make(context: dg.AssetExecutionContext) -> DataFrame:
+        day = date.fromisoformat(context.partition_key)
+        return shop.frame([(1, day, 1.0, None)], "id long, day date, amount double, email string")
+
+    kept = asset("rows", make, partitions=DAYS, partition_expr="day", mode="merge", contract=ORDERS)
+    shop.run(kept, key="2024-01-01")
+    return shop.run(kept, key="2024-01-02")
+
+
+def _twice(second: Callable[[Shop], DataFrame], **metadata: Any) -> Callable[[Shop], object]:
+    def provoke(shop: Shop) -> object:
+        shop.run(asset("rows", lambda _: shop.frame([(1,)], "id long")))
+        return shop.run(asset("rows", lambda _: second(shop), **metadata))
+
+    return provoke
+
+
+def _once(make: Callable[[Shop], DataFrame], key: str | None = None, **options: Any) -> Callable[[Shop], object]:
+    return lambda shop: shop.run(asset("rows", lambda _: make(shop), **options), key=key)
+
+
+def _taken(shop: Shop) -> object:
+    folder = shop.root / "silver" / "rows"
+    folder.mkdir(parents=True)
+    (folder / "notes.txt").write_text("mine")
+    return shop.run(asset("rows", lambda _: shop.frame([(1,)], "id long")))
+
+
+def _missing(shop: Shop) -> object:
+    @dg.asset(key=["silver", "reader"], ins={"rows": dg.AssetIn(["silver", "rows"])})
+    def reader(rows: DataFrame) -> DataFrame:
+        return rows
+
+    source = asset("rows", lambda _: shop.frame([(1,)], "id long"))
+    return shop.run(source, reader, select=[reader])
+
+
+def _restored(shop: Shop) -> object:
+    shop.run(asset("rows", lambda _: shop.frame([(1,)], "id long")))
+    stamp = Stamp("silver.rows", "test", "all", "run", "run", uuid4().hex)
+    return restore(shop.spark, Table("silver.rows", shop.uri("rows")), 99, stamp)
+
+
+def _replayed(shop: Shop) -> object:
+    def make(context: dg.AssetExecutionContext) -> DataFrame:
+        return shop.frame([(int(context.partition_key[-1]), 1, None, False)], CHANGE)
+
+    kept = asset("rows", make, partitions=DAYS, mode="merge", stateful=True, contract=CHANGES)
+    for key in ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-01"):
+        shop.run(kept, key=key)
+    return shop.run(kept, key="2024-01-03")
+
+
+REFUSALS = (
+    Refusal("rows outside, a table without a layout", "RowsOutsideSlice", _outside(partitioned_by=[])),
+    Refusal("rows outside, a table by partition", "RowsOutsideSlice", _outside()),
+    Refusal("rows outside, a small local frame", "RowsOutsideSlice", _outside(local=True)),
+    Refusal("rows outside, appended", "RowsOutsideSlice", _outside(mode="append", partitioned_by=[])),
+    Refusal("rows outside, merged", "RowsOutsideSlice", _outside(mode="merge", merge_keys=["id"])),
+    Refusal("rows outside, merged, local", "RowsOutsideSlice", _outside(mode="merge", merge_keys=["id"], local=True)),
+    Refusal("somebody appends meanwhile", "ConcurrentWrite", meanwhile(appending()), rows=2),
+    Refusal("somebody deletes meanwhile", "ConcurrentWrite", meanwhile(_deleting()), rows=0),
+    Refusal("somebody changes a setting meanwhile", "ConcurrentWrite", meanwhile(_altering())),
+    Refusal("another type", "SchemaMismatch", _twice(lambda shop: shop.frame([("x",)], "id string"))),
+    Refusal("a table that exists", "PermanentError", _twice(lambda s: s.frame([(2,)], "id long"), mode="error")),
+    Refusal("a null key", "UnmergeableRows", _merged([(1, 1, None, False)], [(None, 1, None, False)])),
+    Refusal("a tie", "UnmergeableRows", _merged([(1, 1, None, False)], [(2, 1, "x", False), (2, 1, "y", False)])),
+    Refusal(
+        "a contradiction",
+        "UnmergeableRows",
+        _merged([(1, 1, "x", False)], [(1, 1, "y", False)], merge_order="seq"),
+    ),
+    Refusal("a key of another partition", "KeyElsewhere", _two_days),
+    Refusal(
+        "a map",
+        "IncomparableColumn",
+        _once(
+            lambda s: s.spark.range(1).withColumn("m", F.create_map(F.lit("k"), F.lit("v"))),
+            mode="merge",
+            merge_keys=["id"],
+        ),
+        rows=None,
+    ),
+    Refusal("an input that was never written", "TableMissing", _missing, rows=None),
+    Refusal("a run without a partition", "NoPartitionNamed", lambda shop: shop.run(_kept(shop)), rows=None),
+    Refusal("a folder that is taken", "LocationTaken", _taken, rows=None),
+    Refusal("a version that is not there", "VersionUnreadable", _restored),
+    Refusal("a partition before those that it builds on", "ReplayFirst", _replayed),
+)
+
+
+def met(shop: Shop, refusal: Refusal) -> tuple[list[str], int | None]:
+    """The error that ended the run with all that it says caused it, and the table's rows afterwards."""
+    names: list[str] = []
+    try:
+        refusal.provoke(shop)
+    except Exception as error:  # noqa: BLE001 - whatever it is, its name is what is asked for
+        cause: BaseException | None = error
+        while cause is not None:
+            names.append(type(cause).__name__)
+            cause = cause.__cause__
+    left = len(shop.rows("rows")) if (shop.root / "silver" / "rows" / "_delta_log").exists() else None
+    return names, left

@@ -1,0 +1,23 @@
+"""Every refusal is the platform's own error, over Spark Connect: the list that `tests/graph` runs in a classic session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.pattern("data_overwrite")]
+
+CLIENT = Path(__file__).with_name("refusals_client.py")
+
+
+def test_every_refusal_has_its_own_name_and_leaves_the_table_alone(
+    over_connect: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "graph"))
+    from refusals import REFUSALS
+
+    found = json.loads(over_connect(CLIENT, str(tmp_path)).splitlines()[-1])
+    assert found == {refusal.name: [[refusal.expected], refusal.rows] for refusal in REFUSALS}
