@@ -14,6 +14,7 @@ from de_checks.patterns import carries
 from de_checks.subject import Subject, spec_of
 from de_resources.delta.identifiers import identifier
 from de_resources.lake import Lake
+from de_resources.retries import RETRY_TRANSIENT
 
 Counts = Mapping[int, int]
 """Rows by source."""
@@ -39,6 +40,7 @@ def conservation_check(
     spec = spec_of(state)
 
     @dg.asset_check(
+        retry_policy=RETRY_TRANSIENT,
         asset=spec.key,
         name=name,
         additional_deps=[key for key in kept if key != spec.key],

@@ -20,6 +20,7 @@ from de_resources.delta.metadata import VERSION, markdown_table
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.rules import Rule
 
 EXAMPLES = 3
@@ -68,7 +69,9 @@ def contract_check(
         metadata=carries("constraints_enforcer", "online_observer"),
     )
 
-    @dg.multi_asset_check(name=spec.get_python_identifier(), specs=[spec], can_subset=True)
+    @dg.multi_asset_check(
+        retry_policy=RETRY_TRANSIENT, name=spec.get_python_identifier(), specs=[spec], can_subset=True
+    )
     def rows_meet_contract(
         context: dg.AssetCheckExecutionContext, lake: Lake
     ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:

@@ -11,6 +11,7 @@ from de_checks.patterns import carries
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, latest_materializations, spec_for
 from de_checks.subject import Subject, spec_of
 from de_resources.delta.metadata import DEAD_LETTERS_OPEN
+from de_resources.retries import RETRY_TRANSIENT
 
 ACCEPT_TAG = "de/dead_letters_accepted"
 """Run tag with the reason for which a person lets the rows that were understood go on."""
@@ -65,6 +66,7 @@ def _check(
     )
 
     @dg.multi_asset_check(
+        retry_policy=RETRY_TRANSIENT,
         name=spec.get_python_identifier(),
         specs=[spec],
         can_subset=True,

@@ -12,6 +12,7 @@ import dagster as dg
 from de_checks.patterns import carries
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
 from de_checks.subject import Subject
+from de_resources.retries import RETRY_TRANSIENT
 
 Digests = Mapping[str, str]
 Sides = Callable[[Any, Mapping[str, Any]], tuple[Digests, Digests]]
@@ -39,7 +40,11 @@ def digest_check(
     )
 
     @dg.multi_asset_check(
-        name=spec.get_python_identifier(), specs=[spec], can_subset=True, required_resource_keys=resources
+        retry_policy=RETRY_TRANSIENT,
+        name=spec.get_python_identifier(),
+        specs=[spec],
+        can_subset=True,
+        required_resource_keys=resources,
     )
     def equals_its_source(
         context: dg.AssetCheckExecutionContext,

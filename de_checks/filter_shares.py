@@ -17,6 +17,7 @@ from de_checks.patterns import carries
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
 from de_checks.subject import Subject
 from de_resources.delta.metadata import FILTER_CONDITIONS, FILTER_ROWS_IN
+from de_resources.retries import RETRY_TRANSIENT
 
 SHARES = "shares"
 
@@ -54,7 +55,9 @@ def filter_check(
         metadata=carries("filter_interceptor"),
     )
 
-    @dg.multi_asset_check(name=spec.get_python_identifier(), specs=[spec], can_subset=True)
+    @dg.multi_asset_check(
+        retry_policy=RETRY_TRANSIENT, name=spec.get_python_identifier(), specs=[spec], can_subset=True
+    )
     def filter_shares_are_stable(
         context: dg.AssetCheckExecutionContext,
     ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:

@@ -9,6 +9,7 @@ from de_checks.freshness.clock import duration
 from de_checks.subject import Subject, spec_of
 from de_resources.delta.identifiers import identifier
 from de_resources.lake import Lake
+from de_resources.retries import RETRY_TRANSIENT
 
 
 def delay_check(
@@ -30,6 +31,7 @@ def delay_check(
     spec = spec_of(asset)
 
     @dg.asset_check(
+        retry_policy=RETRY_TRANSIENT,
         asset=spec.key,
         name=name,
         blocking=blocking,

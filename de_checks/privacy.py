@@ -19,6 +19,7 @@ from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
 from de_checks.subject import Subject, spec_of
 from de_resources.contract import Contract
 from de_resources.delta.log import TableLog
+from de_resources.retries import RETRY_TRANSIENT
 
 
 def privacy_check(
@@ -45,7 +46,11 @@ def privacy_check(
     )
 
     @dg.multi_asset_check(
-        name=spec.get_python_identifier(), specs=[spec], can_subset=True, required_resource_keys={lake}
+        retry_policy=RETRY_TRANSIENT,
+        name=spec.get_python_identifier(),
+        specs=[spec],
+        can_subset=True,
+        required_resource_keys={lake},
     )
     def holds_no_personal_column(
         context: dg.AssetCheckExecutionContext,

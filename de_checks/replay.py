@@ -6,6 +6,7 @@ from de_checks.patterns import carries
 from de_checks.subject import Subject, spec_of
 from de_resources.delta.merge_state import MergeState
 from de_resources.lake import Lake
+from de_resources.retries import RETRY_TRANSIENT
 
 
 def replay_check(asset: Subject, *, name: str = "nothing_awaits_replay") -> dg.AssetChecksDefinition:
@@ -18,6 +19,7 @@ def replay_check(asset: Subject, *, name: str = "nothing_awaits_replay") -> dg.A
     spec = spec_of(asset)
 
     @dg.asset_check(
+        retry_policy=RETRY_TRANSIENT,
         asset=spec.key,
         name=name,
         description="Every partition that a rerun took out of the table has been merged again.",

@@ -19,6 +19,7 @@ from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.table import TableMissing
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
+from de_resources.retries import RETRY_TRANSIENT
 
 Load = dict[str, int]
 """Rows per part: a physical partition (`hour=3`) or a file."""
@@ -64,7 +65,9 @@ def skew_check(
         metadata=carries("skew_detector"),
     )
 
-    @dg.multi_asset_check(name=spec.get_python_identifier(), specs=[spec], can_subset=True)
+    @dg.multi_asset_check(
+        retry_policy=RETRY_TRANSIENT, name=spec.get_python_identifier(), specs=[spec], can_subset=True
+    )
     def load_is_balanced(
         context: dg.AssetCheckExecutionContext, lake: Lake
     ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:

@@ -14,6 +14,7 @@ from de_checks.history import good_before
 from de_checks.patterns import carries
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
 from de_checks.subject import Subject, spec_of
+from de_resources.retries import RETRY_TRANSIENT
 
 ACCEPT_TAG = "de/volume_accepted"
 """Run tag with the reason for which a person accepts a volume outside the tolerance."""
@@ -72,7 +73,9 @@ def volume_check(
         metadata=carries("skew_detector"),
     )
 
-    @dg.multi_asset_check(name=spec.get_python_identifier(), specs=[spec], can_subset=True)
+    @dg.multi_asset_check(
+        retry_policy=RETRY_TRANSIENT, name=spec.get_python_identifier(), specs=[spec], can_subset=True
+    )
     def volume_is_stable(
         context: dg.AssetCheckExecutionContext,
     ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:

@@ -12,7 +12,6 @@ from typing import Any
 import dagster as dg
 from deltalake.exceptions import DeltaError
 from pydantic import Field
-from pyspark.errors import PySparkException
 
 from de_assets.automation.lake_tables import LakeTables, stamp_for
 from de_assets.automation.versions import retention_op
@@ -25,10 +24,15 @@ from de_resources.delta.retention import OVERRIDE, agreed, hours
 from de_resources.delta.table import TableMissing
 from de_resources.delta.tombstones import Forgetting, forget
 from de_resources.delta.versions import ranges
+from de_resources.engine_errors import ENGINE_ERRORS, causes
 from de_resources.errors import PermanentError, PlatformError
 from de_resources.lake import Lake
+from de_resources.retries import RETRY_TRANSIENT
 
 JOB = "maintenance"
+
+
+_FAILURES: tuple[type[Exception], ...] = (PlatformError, *ENGINE_ERRORS)
 
 
 class MaintenanceFailed(PermanentError):
@@ -96,6 +100,7 @@ def maintenance_job(
     retain_versions = retention_op(tables)
 
     @dg.job(
+        op_retry_policy=RETRY_TRANSIENT,
         name=JOB,
         tags=pattern_tags("compactor", "proxy"),
         description="Compacts and vacuums the lake's tables, and removes versions that nobody can go back to.",
@@ -197,14 +202,15 @@ def _maintained(
         return Outcome(name, "busy", reason=str(error))
     except DeltaError as error:
         return Outcome(name, "foreign", reason=f"Not a table of ours: {type(error).__name__}: {_first_line(error)}")
-    except (PlatformError, PySparkException) as error:
+    except _FAILURES as error:
         return Outcome(name, "failed", reason=f"{type(error).__name__}: {_first_line(error)}")
     in_order = report.did_nothing and not forgotten
     return Outcome(name, "in order" if in_order else "maintained", report, forgotten=forgotten)
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0][:300]
+    said = next((cause.message for cause in causes(error)), str(error))
+    return (said.splitlines() or [""])[0][:300]
 
 
 def _summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:

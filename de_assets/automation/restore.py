@@ -17,6 +17,7 @@ from de_resources.delta.restore import restore
 from de_resources.delta.table import TableMissing
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
+from de_resources.retries import RETRY_TRANSIENT
 
 JOB = "restore_table"
 
@@ -76,7 +77,12 @@ def restore_job(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> dg.JobD
         )
         return dg.Output(None, metadata=metadata)
 
-    @dg.job(name=JOB, tags=pattern_tags("full_loader"), description="Takes a table back to an earlier version.")
+    @dg.job(
+        op_retry_policy=RETRY_TRANSIENT,
+        name=JOB,
+        tags=pattern_tags("full_loader"),
+        description="Takes a table back to an earlier version.",
+    )
     def job() -> None:
         restore_to_version()
 

@@ -21,6 +21,7 @@ from de_resources.proxy.retention import Promise, retain
 from de_resources.proxy.store import VersionStore
 from de_resources.proxy.switching import publish, roll_back
 from de_resources.proxy.table import NoImmutableStore, NotVersioned, ProxiedTable
+from de_resources.retries import RETRY_TRANSIENT
 
 ROLL_BACK, SWITCH = "roll_back", "switch_version"
 _SHOWN = 20
@@ -82,11 +83,21 @@ def version_jobs(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> list[d
         changes: dict[str, str | None] = {} if again else {k: config.version for k in _keys(table.store, config)}
         return _switched(context, spec, table.store, manifest, changes, {"switched_to": config.version})
 
-    @dg.job(name=ROLL_BACK, tags=pattern_tags("proxy"), description="Takes a dataset back to an earlier state.")
+    @dg.job(
+        op_retry_policy=RETRY_TRANSIENT,
+        name=ROLL_BACK,
+        tags=pattern_tags("proxy"),
+        description="Takes a dataset back to an earlier state.",
+    )
     def roll_back_job() -> None:
         roll_back_to()
 
-    @dg.job(name=SWITCH, tags=pattern_tags("proxy"), description="Shows a version whose switch did not happen.")
+    @dg.job(
+        op_retry_policy=RETRY_TRANSIENT,
+        name=SWITCH,
+        tags=pattern_tags("proxy"),
+        description="Shows a version whose switch did not happen.",
+    )
     def switch_job() -> None:
         switch_to()
 

@@ -12,6 +12,7 @@ from pydantic import Field
 from de_assets.dataset import pattern_tags
 from de_resources.delta.metadata import markdown_table
 from de_resources.postgres import PostgresDatabase
+from de_resources.retries import RETRY_TRANSIENT
 
 JOB = "roll_back_view"
 VIEW = dg.AssetKey(["serving", "users_snapshot"])
@@ -52,7 +53,12 @@ def roll_back_view_to(
     )
 
 
-@dg.job(name=JOB, tags=pattern_tags("proxy"), description="Takes a served view back to an earlier state.")
+@dg.job(
+    op_retry_policy=RETRY_TRANSIENT,
+    name=JOB,
+    tags=pattern_tags("proxy"),
+    description="Takes a served view back to an earlier state.",
+)
 def roll_back_view() -> None:
     """One op."""
     roll_back_view_to()

@@ -15,6 +15,7 @@ from de_assets.automation.lake_tables import UnknownTable
 from de_assets.dataset import pattern_tags
 from de_assets.partitions import calendar_now
 from de_resources.postgres import PostgresDatabase
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.weekly import Moved, Week, WeeklyView, add_columns, freeze, thaw
 from de_resources.weekly.io_manager import view_of
 
@@ -73,15 +74,30 @@ def week_jobs(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg.J
 
     tags = pattern_tags("fast_metadata_cleaner")
 
-    @dg.job(name="freeze_weeks", tags=tags, description="Puts closed weeks of the database into one table.")
+    @dg.job(
+        op_retry_policy=RETRY_TRANSIENT,
+        name="freeze_weeks",
+        tags=tags,
+        description="Puts closed weeks of the database into one table.",
+    )
     def freeze_weeks() -> None:
         freeze_closed_weeks()
 
-    @dg.job(name="thaw_week", tags=tags, description="Takes a frozen week out, so that it can be run again.")
+    @dg.job(
+        op_retry_policy=RETRY_TRANSIENT,
+        name="thaw_week",
+        tags=tags,
+        description="Takes a frozen week out, so that it can be run again.",
+    )
     def thaw_week() -> None:
         thaw_one_week()
 
-    @dg.job(name="add_week_columns", tags=tags, description="Adds new optional columns to all weeks of a dataset.")
+    @dg.job(
+        op_retry_policy=RETRY_TRANSIENT,
+        name="add_week_columns",
+        tags=tags,
+        description="Adds new optional columns to all weeks of a dataset.",
+    )
     def add_week_columns() -> None:
         add_declared_columns()
 

@@ -18,10 +18,12 @@ from de_assets.sources.systems import DEVICES_DROP
 from de_checks.contract import contract_check
 from de_checks.freshness import cadence_policy
 from de_checks.volume import volume_check
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(BronzeDevices, patterns=["full_loader", "data_overwrite"]),
     deps=[DEVICES_DROP],
     # The provider dumps once a day: late after a day, missing after another quarter.

@@ -22,6 +22,7 @@ from de_assets.sources.trigger import EVENT, PUSH, trigger_tags
 from de_checks.contract import contract_check
 from de_resources.contract import Contract
 from de_resources.kafka import KafkaBroker
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 from de_resources.topic_reader import Record, read_topic, records_at
 
@@ -45,7 +46,11 @@ class SetAside(dg.Config):
     records: list[Place] = Field(default=[], description="Their places; none: all that the topic retains")
 
 
-@dg.asset(**dataset(Features, patterns=["external_trigger"], mode="merge"), deps=[FEATURES_TOPIC])
+@dg.asset(
+    retry_policy=RETRY_TRANSIENT,
+    **dataset(Features, patterns=["external_trigger"], mode="merge"),
+    deps=[FEATURES_TOPIC],
+)
 def features(
     context: dg.AssetExecutionContext, config: Announced, broker: KafkaBroker, spark: SparkEngine
 ) -> DataFrame:
@@ -58,7 +63,9 @@ def features(
 
 
 @dg.asset(
-    **dataset(FeaturesDeadLetter, patterns=["external_trigger", "dead_letter"], mode="merge"), deps=[FEATURES_TOPIC]
+    retry_policy=RETRY_TRANSIENT,
+    **dataset(FeaturesDeadLetter, patterns=["external_trigger", "dead_letter"], mode="merge"),
+    deps=[FEATURES_TOPIC],
 )
 def features_dead_letter(config: SetAside, broker: KafkaBroker, spark: SparkEngine) -> DataFrame:
     """The records at these places, with the reason for which each is not understood; none for one that is."""

@@ -16,12 +16,14 @@ from de_assets.sources.systems import LEGACY_VISITS_TABLE
 from de_checks.contract import contract_check
 from de_resources.postgres import PostgresDatabase
 from de_resources.pushdown import bounds
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 
 TABLE = "legacy_visits"
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(LegacyVisits, patterns=["incremental_loader"], partition="ingestion_hour"),
     partitions_def=hourly,
     backfill_policy=dg.BackfillPolicy.single_run(),

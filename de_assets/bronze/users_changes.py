@@ -22,6 +22,7 @@ from de_checks.lag import delay_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.kafka import KafkaBroker
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 from de_resources.topic_stream import placed, topic_stream
 
@@ -29,6 +30,7 @@ ATTRIBUTES = ("login", "email", "country")
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(UsersChanges, patterns=["change_data_capture"], mode="append"),
     deps=[USERS_TOPIC],
 )

@@ -38,10 +38,12 @@ from de_checks.freshness import completeness_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 
 
 @dg.multi_asset(
+    retry_policy=RETRY_TRANSIENT,
     name="landed_visits",
     outs={
         "dead": dg.AssetOut(

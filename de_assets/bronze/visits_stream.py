@@ -18,11 +18,12 @@ from de_checks.contract import contract_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.kafka import KafkaBroker
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 from de_resources.topic_stream import placed, topic_stream
 
 
-@dg.asset(**dataset(VisitsStream, mode="append"), deps=[VISITS_TOPIC])
+@dg.asset(retry_policy=RETRY_TRANSIENT, **dataset(VisitsStream, mode="append"), deps=[VISITS_TOPIC])
 def visits_stream(broker: KafkaBroker, spark: SparkEngine) -> ObservedFrame:
     """A streaming frame over the topic; the IO manager runs it until it has read what was there."""
     stream = topic_stream(spark.spark_session, broker, VISITS)

@@ -13,6 +13,7 @@ from pydantic import Field
 from de_assets.dashboards import gold
 from de_assets.dashboards.report import html_of, markdown_plot_of, markdown_table_of
 from de_assets.dashboards.traffic import sessions_by_day, traffic_by_day
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.settings import Settings
 
 DAYS = 92
@@ -38,6 +39,7 @@ class ReportFolder(dg.ConfigurableResource):
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     key=["dashboards", "daily_traffic"],
     ins={"cube": dg.AssetIn(gold.VISITS_CUBE_DAILY), "sessions": dg.AssetIn(gold.SESSIONS)},
     automation_condition=gold.on_news(),

@@ -17,9 +17,11 @@ from de_assets.transforms.static_late_data_integrator import EVENT_DATE, IS_LATE
 from de_checks.contract import contract_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
+from de_resources.retries import RETRY_TRANSIENT
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(
         ReferralStats,
         patterns=["static_late_data_integrator"],

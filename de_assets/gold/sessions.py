@@ -15,9 +15,11 @@ from de_assets.transforms import sessionizer
 from de_checks.contract import contract_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
+from de_resources.retries import RETRY_TRANSIENT
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(Sessions, partition="event_date"),
     ins={"visits": dg.AssetIn(["silver", "visits_enriched"], partition_mapping=hours_of_day)},
     partitions_def=daily,

@@ -31,6 +31,7 @@ from de_resources.errors import PermanentError
 from de_resources.kafka import KafkaBroker
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres_upsert import create_if_missing, exists, keyed_relation, upsert
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 from de_resources.topic_consumer import Consumed, Increment, consume
 from de_resources.topic_increments import by_time
@@ -93,6 +94,7 @@ class Cut(dg.Config):
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **served(SessionsLive, kind="postgres", patterns=["keyed_idempotency", "checkpointer"]),
     deps=[VISITS_TOPIC],
 )
@@ -120,6 +122,7 @@ def sessions_live(
 
 
 @dg.asset_check(
+    retry_policy=RETRY_TRANSIENT,
     asset=sessions_live,
     description=f"Of the sessions of the last {JUDGED.days} days, no two of a user overlap or are closer than the gap: the "
     "same visits under two keys would be.",

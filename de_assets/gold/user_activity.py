@@ -15,11 +15,13 @@ from de_assets.transforms.running_totals import add_to
 from de_checks.contract import contract_check
 from de_checks.replay import replay_check
 from de_resources.contract import Contract
+from de_resources.retries import RETRY_TRANSIENT
 
 DAY_BEFORE = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(UserActivity, patterns=["stateful_merger"], mode="merge", stateful=True),
     ins={
         "visits": dg.AssetIn(["silver", "visits_enriched"], partition_mapping=hours_of_day),

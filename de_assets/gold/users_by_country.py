@@ -17,6 +17,7 @@ from de_resources.contract import Contract
 from de_resources.delta.feed import FeedUnavailable, changes, signed
 from de_resources.delta.table import TableMissing
 from de_resources.lake import Lake
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 
 USERS = dg.AssetKey(["silver", "users"])
@@ -25,6 +26,7 @@ NOT_SAID = "??"
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(UsersByCountry, patterns=["change_data_capture"], mode="merge", merge_vanished="delete"),
     deps=[USERS],
     automation_condition=gated(),

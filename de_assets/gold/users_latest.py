@@ -12,9 +12,11 @@ from de_assets.dataset import dataset
 from de_assets.gold.users_snapshot import users_snapshot
 from de_resources.contract import Contract
 from de_resources.proxy.catalogue_view import NewestPartition
+from de_resources.retries import RETRY_TRANSIENT
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **{**dataset(UsersLatest, patterns=["proxy"], io_manager="view_io_manager"), "kinds": {"view"}},
     deps=[dg.AssetDep(users_snapshot, partition_mapping=dg.LastPartitionMapping())],
     automation_condition=computed_once(),

@@ -16,10 +16,12 @@ from de_checks.contract import contract_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
 from de_resources.proxy.table import ProxiedTable
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(
         UsersSnapshot,
         patterns=["proxy"],

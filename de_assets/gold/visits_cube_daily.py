@@ -17,11 +17,13 @@ from de_assets.partitions import daily, hours_of_day
 from de_assets.transforms.distributed_aggregator import cube
 from de_checks.contract import contract_check
 from de_checks.freshness import completeness_check
+from de_resources.retries import RETRY_TRANSIENT
 
 DIMENSIONS = ("country", "device_type", "referral")
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(VisitsCubeDaily, patterns=["aligned_fan_in", "distributed_aggregator"], partition="event_date"),
     ins={"visits": dg.AssetIn(["silver", "visits_enriched"], partition_mapping=hours_of_day)},
     partitions_def=daily,

@@ -21,6 +21,7 @@ from de_assets.serving.served import served
 from de_resources.contract import Contract
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres_writer import Load, Relation, Rows, write_slice
+from de_resources.retries import RETRY_TRANSIENT
 
 # Bits of the dimensions that the cube has summed up.
 ALL, ALL_BUT_COUNTRY = 0b111, 0b011
@@ -37,6 +38,7 @@ def _out(model: Any) -> dg.AssetOut:
 
 
 @dg.multi_asset(
+    retry_policy=RETRY_TRANSIENT,
     name="served_traffic",
     outs={"daily_traffic": _out(DailyTraffic), "daily_traffic_by_country": _out(DailyTrafficByCountry)},
     ins={"cube": dg.AssetIn(["gold", "visits_cube_daily"])},

@@ -19,6 +19,7 @@ from de_resources.postgres import PostgresDatabase
 from de_resources.postgres_writer import LoadInterrupted
 from de_resources.proxy.retention import Promise
 from de_resources.proxy.view import ProxyView, ViewProxy
+from de_resources.retries import RETRY_TRANSIENT
 
 VIEW = dg.AssetKey(["gold", "users_latest"])
 
@@ -34,6 +35,7 @@ class NoUsers(PermanentError):
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **served(ServedUsers, kind="postgres", patterns=["proxy"]),
     ins={"users": dg.AssetIn(VIEW)},
     deps=[dg.AssetDep(snapshots, partition_mapping=dg.LastPartitionMapping())],

@@ -19,6 +19,7 @@ from de_resources.contract import Contract
 from de_resources.delta.stream import CHECKPOINT
 from de_resources.kafka import KafkaBroker
 from de_resources.lake import Lake
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 from de_resources.topic_sink import drain_into_topic
 from de_resources.topic_stream import topic_stream
@@ -29,6 +30,7 @@ AT_MOST = 10_000
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **served(VisitsReduced, kind="kafka", patterns=["transactional_writer", "checkpointer"]),
     deps=[VISITS_TOPIC],
 )

@@ -14,9 +14,11 @@ from de_assets.dataset import dataset
 from de_assets.partitions import hours_of_week, weekly
 from de_assets.transforms.windowed_deduplicator import deduplicate
 from de_resources.contract import Contract
+from de_resources.retries import RETRY_TRANSIENT
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **{
         **dataset(WeeklyVisits, patterns=["fast_metadata_cleaner"], partition="event_date", io_manager="weekly_tables"),
         "kinds": {"postgres"},

@@ -11,9 +11,11 @@ from de_assets.automation.conditions import gated
 from de_assets.contracts.devices import Devices
 from de_assets.dataset import dataset
 from de_checks.contract import contract_check
+from de_resources.retries import RETRY_TRANSIENT
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(Devices, patterns=["merger"], mode="merge", merge_deleted="is_deleted", merge_vanished="delete"),
     ins={"dump": dg.AssetIn(["bronze", "devices"])},
     automation_condition=gated(),

@@ -15,9 +15,11 @@ from de_assets.transforms.incremental_loader import newest_states
 from de_checks.contract import contract_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
+from de_resources.retries import RETRY_TRANSIENT
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(CurrentLegacyVisits, patterns=["incremental_loader"]),
     ins={"received": dg.AssetIn(["bronze", "legacy_visits"])},
     automation_condition=gated(),

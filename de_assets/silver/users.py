@@ -18,9 +18,11 @@ from de_assets.transforms.change_data_capture import in_log_order, with_truncati
 from de_assets.transforms.slowly_changing_dimension import versions
 from de_checks.contract import contract_check
 from de_checks.volume import volume_check
+from de_resources.retries import RETRY_TRANSIENT
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(Users, patterns=["change_data_capture", "merger"], mode="merge", merge_vanished="delete"),
     ins={"changes": dg.AssetIn(["bronze", "users_changes"])},
     automation_condition=gated(),

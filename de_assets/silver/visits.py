@@ -24,9 +24,11 @@ from de_checks.filter_shares import filter_check
 from de_checks.freshness import completeness_check, newest_event_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
+from de_resources.retries import RETRY_TRANSIENT
 
 
 @dg.multi_asset(
+    retry_policy=RETRY_TRANSIENT,
     name="valid_visits",
     outs={
         "late": dg.AssetOut(

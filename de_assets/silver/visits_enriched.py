@@ -14,11 +14,13 @@ from de_assets.partitions import hourly
 from de_assets.transforms.static_joiner import join_reference, join_valid_at
 from de_checks.contract import contract_check
 from de_resources.contract import Contract
+from de_resources.retries import RETRY_TRANSIENT
 
 REFERENCE = dg.AssetSelection.assets(["silver", "users"], ["silver", "devices"])
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(VisitsEnriched, patterns=["static_joiner"], partition="event_hour"),
     ins={
         "visits": dg.AssetIn(["silver", "visits"]),

@@ -42,6 +42,7 @@ from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.delta.slices import Stretch
 from de_resources.lake import Lake
+from de_resources.retries import RETRY_TRANSIENT
 
 STREAM = Stream(source="topic_partition", position="topic_offset", arrived="append_time", event_time="event_time")
 RULE = Rule(
@@ -65,6 +66,7 @@ STATE = dg.AssetKey(["silver", "visits_live_state"])
 
 
 @dg.multi_asset(
+    retry_policy=RETRY_TRANSIENT,
     name="live_visits",
     outs={
         "dead": dg.AssetOut(

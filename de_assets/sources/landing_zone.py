@@ -31,6 +31,8 @@ _DECISION = "letter_id STRING, kind STRING, attempt INT, raw STRING, why STRING"
 class FolderNotReady(TransientError):
     """A folder is read before its producer said that it is complete."""
 
+    soon = False
+
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = tuple(folders)
         shown = ", ".join("/".join(f.parts[-3:]) for f in folders[:5])

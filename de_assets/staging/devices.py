@@ -16,11 +16,13 @@ from de_resources.lake import Lake
 from de_resources.replication.environments import local_folder
 from de_resources.replication.lake import ReplicaLake
 from de_resources.replication.table import replicate_table, table_digests
+from de_resources.retries import RETRY_TRANSIENT
 
 SOURCE = dg.AssetKey(["silver", "devices"])
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **replica("devices", owner=OWNER, kind="deltalake", patterns=["passthrough_replicator"]),
     deps=[SOURCE],
     automation_condition=gated(),

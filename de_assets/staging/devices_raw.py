@@ -18,9 +18,11 @@ from de_assets.staging.replica import replica
 from de_checks.digest import Digests, digest_check
 from de_resources.replication.files import digests, synchronise
 from de_resources.replication.lake import ReplicaLake
+from de_resources.retries import RETRY_TRANSIENT
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **replica("devices_raw", owner=OWNER, kind="file", patterns=["passthrough_replicator", "full_loader"]),
     deps=[DEVICES_DROP],
 )

@@ -14,9 +14,11 @@ from de_assets.dataset import dataset
 from de_checks.privacy import privacy_check
 from de_resources.contract import Contract
 from de_resources.replication.allow_list import allowed
+from de_resources.retries import RETRY_TRANSIENT
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(StagingUsers, patterns=["transformation_replicator"], io_manager="staging_io_manager"),
     ins={"source": dg.AssetIn(["silver", "users"])},
     automation_condition=gated(),

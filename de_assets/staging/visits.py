@@ -15,9 +15,11 @@ from de_assets.partitions import hourly
 from de_checks.privacy import privacy_check
 from de_resources.contract import Contract
 from de_resources.replication.allow_list import allowed
+from de_resources.retries import RETRY_TRANSIENT
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **dataset(
         StagingVisits, patterns=["transformation_replicator"], partition="event_hour", io_manager="staging_io_manager"
     ),

@@ -20,11 +20,13 @@ from de_resources.kafka import KafkaBroker
 from de_resources.replication.topic import replicate_topic, replicated_to
 from de_resources.replication.topic_digest import topic_digests
 from de_resources.replication.topic_layout import Side
+from de_resources.retries import RETRY_TRANSIENT
 
 POSITIONS = "topic/positions"
 
 
 @dg.asset(
+    retry_policy=RETRY_TRANSIENT,
     **replica("visits_topic", owner=OWNER, kind="kafka", patterns=["passthrough_replicator"]),
     deps=[VISITS_TOPIC],
 )

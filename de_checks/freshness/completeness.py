@@ -11,6 +11,7 @@ from de_checks.freshness.clock import Clock, utc_now
 from de_checks.patterns import carries
 from de_checks.subject import Subject, spec_of
 from de_resources.errors import PermanentError
+from de_resources.retries import RETRY_TRANSIENT
 
 NAMED = 5
 
@@ -49,6 +50,7 @@ def completeness_check(
         raise NotPartitioned(spec.key)
 
     @dg.asset_check(
+        retry_policy=RETRY_TRANSIENT,
         asset=spec.key,
         name=name,
         blocking=blocking,

@@ -13,6 +13,7 @@ from de_checks.subject import Subject, spec_of
 from de_resources.delta.log import TableLog
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
+from de_resources.retries import RETRY_TRANSIENT
 
 
 class NoStatistics(PermanentError):
@@ -58,6 +59,7 @@ def newest_event_check(
     spec = spec_of(asset)
 
     @dg.asset_check(
+        retry_policy=RETRY_TRANSIENT,
         asset=spec.key,
         name=name,
         blocking=blocking,

@@ -18,6 +18,10 @@ from typing import Any
 
 import dagster as dg
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from waiting import waits
+
 from de_assets.ranges import range_tags
 from de_resources.delta.crash_points import at
 from de_resources.spark import close_connections
@@ -72,6 +76,7 @@ def _execute(defs: dg.Definitions, instance: dg.DagsterInstance, run: dict[str, 
         "success": result.success,
         "seconds": round(time.monotonic() - before, 1),
         "failures": dict(_failures(result)),
+        "retried": [_said(event.step_retry_data.error) for event in _retries(result)],
         "materialised": list(_materialised(result)),
     }
 
@@ -79,12 +84,19 @@ def _execute(defs: dg.Definitions, instance: dg.DagsterInstance, run: dict[str, 
 def _failures(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]:
     """Why each failed step failed: the platform's own error where there is one, else the innermost cause."""
     for event in result.get_step_failure_events():
-        chain: list[str] = []
-        error = event.step_failure_data.error
-        while error is not None:
-            chain.append(error.message.strip().split("\n", 1)[0][:600])
-            error = error.cause
-        yield str(event.step_key), next((said for said in chain if said.startswith("de_")), chain[-1])
+        yield str(event.step_key), _said(event.step_failure_data.error)
+
+
+def _retries(result: dg.ExecuteInProcessResult) -> list[dg.DagsterEvent]:
+    return [event for event in result.all_events if event.event_type == dg.DagsterEventType.STEP_UP_FOR_RETRY]
+
+
+def _said(error: Any) -> str:
+    chain: list[str] = []
+    while error is not None:
+        chain.append(error.message.strip().split("\n", 1)[0][:600])
+        error = error.cause
+    return next((said for said in chain if said.startswith("de_")), chain[-1])
 
 
 def _materialised(result: dg.ExecuteInProcessResult) -> Iterator[dict[str, Any]]:
@@ -112,6 +124,8 @@ def main(work: dict[str, Any]) -> None:
         if "kill" in work:
             killing = dict(work["kill"])
             stack.enter_context(at(killing.pop("point"), _killing(**killing)))
+        # What is away in these tests stays away: there is nothing to wait for between attempts.
+        stack.enter_context(waits())
         instance = stack.enter_context(dg.DagsterInstance.get())
         for run in work["runs"]:
             module = run.get("graph") or work.get("graph", "de_assets.definitions")

@@ -22,7 +22,8 @@ OTHERS = [
     {"assets": ["bronze/visits", "bronze/visits_dead_letter"], "first": KEYS[0], "last": KEYS[0]},
 ]
 SERVICES = {"bronze/visits_stream": "kafka", "bronze/users_changes": "kafka", "bronze/legacy_visits": "postgres"}
-SECONDS = 20
+SECONDS = 20 + 4 * 5
+"""Of four attempts, each of which gives up after five seconds."""
 
 
 @pytest.fixture
