@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from de_resources.delta.stream import await_end, identify
+from de_resources.engine_errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError, TransientError
 from de_resources.stream_source import StreamSource, has_begun
 from de_resources.topic_writer import KeyedRecord, Progress, TopicOutput, TopicWriter, progress
@@ -100,7 +100,7 @@ def drain_into_topic(
     )
     try:
         await_end(query, output.topic, checkpoint)
-    except PySparkException as error:
+    except ENGINE_ERRORS as error:
         ours = _OURS.findall(str(error))
         if ours:
             raise StreamStopped(output, ours[-1]) from error
