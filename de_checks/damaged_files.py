@@ -9,6 +9,7 @@ from de_checks.patterns import carries
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, latest_materializations, spec_for
 from de_checks.subject import Subject, spec_of
 from de_resources.delta.observed_frame import Told
+from de_resources.retries import RETRY_TRANSIENT
 
 ACCEPT_TAG = "de/damage_accepted"
 """Run tag with the reason for which a person does without what is missing."""
@@ -39,7 +40,9 @@ def damaged_files_check(asset: Subject, told_by: Subject, *, name: str = "files_
         metadata=carries("dead_letter"),
     )
 
-    @dg.multi_asset_check(name=spec.get_python_identifier(), specs=[spec], can_subset=True)
+    @dg.multi_asset_check(
+        retry_policy=RETRY_TRANSIENT, name=spec.get_python_identifier(), specs=[spec], can_subset=True
+    )
     def files_are_whole(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
         def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
             told = latest_materializations(context.instance, letters, list(materialized))
