@@ -4,18 +4,18 @@ from typing import Any
 
 from dagster_delta import LocalConfig
 
-from de_assets.automation.alert_sinks import LogAlertSink
+from de_assets.automation.alerts.sinks import LogAlertSink
 from de_assets.sources.landing_zone import LandingZone
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.kafka import KafkaBroker
 from de_resources.lake import Lake
 from de_resources.postgres import PostgresDatabase
+from de_resources.postgres.weekly import WeeklyTables
 from de_resources.proxy.catalogue_view import CatalogueViewIOManager
 from de_resources.proxy.io_manager import ProxyDeltaIOManager
 from de_resources.replication.lake import ReplicaDeltaIOManager, ReplicaLake
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
-from de_resources.weekly import WeeklyTables
 
 
 def resources(settings: Settings | None = None, engine: SparkEngine | None = None) -> dict[str, object]:

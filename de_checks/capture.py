@@ -5,10 +5,10 @@ from pyspark.sql import functions as F
 
 from de_checks.subject import Subject, spec_of
 from de_resources.capture import CaptureSource, SlotLost, status
-from de_resources.delta.identifiers import identifier
 from de_resources.lake import Lake
 from de_resources.local.endpoints import ServiceUnavailable
 from de_resources.postgres import PostgresDatabase
+from de_resources.sql.identifiers import identifier
 
 
 def capture_check(

@@ -16,12 +16,12 @@ from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
 from de_checks.subject import Subject, spec_of
 from de_checks.violations import Count, Example, count_by_key, examples_by_key
 from de_resources.contract import Contract
+from de_resources.contract.rules import Rule
 from de_resources.delta.metadata import VERSION, markdown_table
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT
-from de_resources.rules import Rule
 
 EXAMPLES = 3
 

@@ -14,8 +14,8 @@ import dagster as dg
 from de_checks.per_key import Key, Materialized, judged_before, latest_materializations, preceding_materialization
 from de_checks.violations import Count
 from de_resources.contract import Contract
-from de_resources.delta.merge_state import AFTER
 from de_resources.delta.metadata import VIOLATIONS
+from de_resources.delta.write.merge_state import AFTER
 
 WRITE = "counters of the write"
 SCAN = "a scan of the slice"

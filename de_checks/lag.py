@@ -7,9 +7,9 @@ from pyspark.sql import functions as F
 
 from de_checks.freshness.clock import duration
 from de_checks.subject import Subject, spec_of
-from de_resources.delta.identifiers import identifier
 from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT
+from de_resources.sql.identifiers import identifier
 
 
 def delay_check(

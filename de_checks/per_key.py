@@ -15,13 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.asset_checks.asset_check_evaluation import (
-    AssetCheckEvaluationTargetMaterializationData as Target,
-)
-from dagster._core.event_api import PartitionKeyFilter
-from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 
 from de_checks.subject import Subject, spec_of
+from de_resources.compat.checks import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES, PartitionKeyFilter
+from de_resources.compat.checks import AssetCheckEvaluationTargetMaterializationData as Target
 from de_resources.delta.metadata import ROWS_WRITTEN
 from de_resources.errors import PermanentError
 

@@ -4,7 +4,7 @@ import dagster as dg
 
 from de_checks.patterns import carries
 from de_checks.subject import Subject, spec_of
-from de_resources.delta.merge_state import MergeState
+from de_resources.delta.write.merge_state import MergeState
 from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT
 

@@ -15,12 +15,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from de_checks.per_key import Key
-from de_resources.balanced import balanced
 from de_resources.contract import ROWS, Contract
+from de_resources.contract.rules import Rule
 from de_resources.delta.attribution import KeyGroups
-from de_resources.delta.identifiers import identifier
 from de_resources.delta.slices import Slice
-from de_resources.rules import Rule
+from de_resources.sql.balanced import balanced
+from de_resources.sql.identifiers import identifier
 
 MAX_KEYS_WITH_EXAMPLES = 10
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import dagster as dg
-from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
-from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
+
+from de_resources.compat.graph import AssetGraph, BaseAssetGraph
 
 Partitions = set[str] | None
 """Partition keys, or None for an asset without partitions."""

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dagster import DagsterInstance
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
-from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
-from dagster._serdes import ConfigurableClassData
 from sqlalchemy import create_engine
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool
+
+from de_resources.compat.event_log import SQLITE_BUSY_TIMEOUT_SECONDS, ConfigurableClassData, SqliteEventLogStorage
 
 _KEPT = 64
 """Files whose engines are kept: one for each run at work, and the index of all."""

@@ -9,8 +9,8 @@ from itertools import groupby
 from random import Random
 from typing import NamedTuple
 
-from de_assets.transforms.stream_judge import Rule
-from de_assets.transforms.watermark import Across, Future
+from de_assets.transforms.error_management.stream_judge import Rule
+from de_assets.transforms.error_management.watermark import Across, Future
 
 
 class Record(NamedTuple):

@@ -15,7 +15,7 @@ from benchmarks.case import require_equal
 from benchmarks.figure import Figure, Kind
 from benchmarks.measure import Samples, alternate
 from benchmarks.workbench import Workbench
-from de_assets.transforms.filter_interceptor import intercept
+from de_assets.transforms.error_management.filter_interceptor import intercept
 
 BAR = 1.3
 CONDITIONS = {

@@ -14,8 +14,8 @@ from benchmarks.cases.rules import replace_days
 from benchmarks.figure import Figure, Kind
 from benchmarks.measure import alternate
 from benchmarks.workbench import Workbench
-from de_resources.delta.merge import MergeRule, merge
 from de_resources.delta.table import Table
+from de_resources.delta.write.merge import MergeRule, merge
 
 RULE = MergeRule(key=("visit_id",))
 

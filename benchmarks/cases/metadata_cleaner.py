@@ -27,8 +27,8 @@ from benchmarks.measure import Samples, alternate, middle
 from benchmarks.workbench import Size, Workbench
 from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_writer import Relation
-from de_resources.weekly import WeeklyView, write_week
+from de_resources.postgres.transaction import Relation
+from de_resources.postgres.weekly import WeeklyView, write_week
 
 WEEK = Week.of(date(2026, 1, 7))
 COLUMNS = (("day", "date NOT NULL"), ("id", "bigint NOT NULL"), ("page", "text NOT NULL"))

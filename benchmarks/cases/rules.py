@@ -16,8 +16,8 @@ from benchmarks.figure import Figure, Kind
 from benchmarks.measure import Samples, alternate
 from benchmarks.workbench import Workbench
 from de_resources.contract import Contract
-from de_resources.delta import overwrite
 from de_resources.delta.table import Table, Written
+from de_resources.delta.write import overwrite
 
 RULES = 20
 BAR_RULES, BAR_WRITE = 1.3, 1.1

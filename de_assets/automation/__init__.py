@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from de_assets.automation import maintenance, restore, versions, weeks
-from de_assets.automation.alert_sensor import alerts
-from de_assets.automation.landing import visits_hour_landed
-from de_assets.automation.late_report import late_partitions
-from de_assets.automation.late_visits import late_days, late_hours, late_totals
-from de_assets.automation.legacy_hours import legacy_hours_grown
-from de_assets.automation.recapture import capture_anew
-from de_assets.automation.releases import feature_released, features_release, features_set_aside
+from de_assets.automation.alerts.sensor import alerts
+from de_assets.automation.alerts.stray_hours import visits_outside_calendar
+from de_assets.automation.late_data.report import late_partitions
+from de_assets.automation.late_data.visits import late_days, late_hours, late_totals
+from de_assets.automation.maintenance import nightly as maintenance
+from de_assets.automation.maintenance import restore, versions, weeks
+from de_assets.automation.maintenance.recapture import capture_anew
+from de_assets.automation.maintenance.view_roll_back import roll_back_view
 from de_assets.automation.schedules import referral_stats_daily
-from de_assets.automation.stray_hours import visits_outside_calendar
-from de_assets.automation.view_roll_back import roll_back_view
+from de_assets.automation.triggers.landing import visits_hour_landed
+from de_assets.automation.triggers.legacy_hours import legacy_hours_grown
+from de_assets.automation.triggers.releases import feature_released, features_release, features_set_aside
 from de_resources.tempo import sensor_seconds
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+    from de_resources.compat.graph import UnresolvedAssetJobDefinition
 
 cascade = dg.AutomationConditionSensorDefinition(
     "cascade",

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.declarative_automation.automation_condition import BuiltinAutomationCondition
+    from de_resources.compat.graph import BuiltinAutomationCondition
 
     Condition = BuiltinAutomationCondition[Any]
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import dagster as dg
 from pyspark.sql import DataFrame
 
-from de_assets.automation.polling import LOOK, changed_folder, poll
+from de_assets.automation.triggers.polling import LOOK, changed_folder, poll
 from de_assets.contracts.devices import BronzeDevices
 from de_assets.dataset import dataset
 from de_assets.sources.landing import DEVICES, folder_look

@@ -22,9 +22,9 @@ from de_assets.sources.trigger import EVENT, PUSH, trigger_tags
 from de_checks.contract import contract_check
 from de_resources.contract import Contract
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.reader import Record, read_topic, records_at
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
-from de_resources.topic_reader import Record, read_topic, records_at
 
 
 class Announced(dg.Config):

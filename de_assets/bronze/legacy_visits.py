@@ -15,7 +15,7 @@ from de_assets.partitions import hourly
 from de_assets.sources.systems import LEGACY_VISITS_TABLE
 from de_checks.contract import contract_check
 from de_resources.postgres import PostgresDatabase
-from de_resources.pushdown import bounds
+from de_resources.postgres.pushdown import bounds
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 

@@ -9,22 +9,22 @@ from datetime import timedelta
 import dagster as dg
 from pyspark.sql import DataFrame
 
-from de_assets.automation.polling import poll, unread_by_stream
+from de_assets.automation.triggers.polling import poll, unread_by_stream
 from de_assets.contracts.users import UsersChanges
 from de_assets.dataset import dataset
 from de_assets.sources.capture import USERS_CAPTURE
 from de_assets.sources.systems import USERS_TOPIC
 from de_assets.sources.topics import USERS
-from de_assets.transforms.change_data_capture import parse_changes
+from de_assets.transforms.ingestion.change_data_capture import parse_changes
 from de_checks.capture import capture_check, understood_check
 from de_checks.contract import contract_check
 from de_checks.lag import delay_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.stream import placed, topic_stream
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
-from de_resources.topic_stream import placed, topic_stream
 
 ATTRIBUTES = ("login", "email", "country")
 

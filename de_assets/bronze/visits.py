@@ -19,7 +19,7 @@ from de_assets.dataset import dataset, pattern_tags
 from de_assets.partitions import hourly
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import LANDED_VISITS
-from de_assets.transforms.dead_letter import (
+from de_assets.transforms.error_management.dead_letter import (
     ATTEMPTS,
     REPAIR_OF,
     WHY,
@@ -30,7 +30,7 @@ from de_assets.transforms.dead_letter import (
     was_dead_lettered,
     with_decisions,
 )
-from de_assets.transforms.visit_parser import ERROR, ERROR_FIELD, ERROR_FILE, ERROR_LINE, parse_visits
+from de_assets.transforms.error_management.visit_parser import ERROR, ERROR_FIELD, ERROR_FILE, ERROR_LINE, parse_visits
 from de_checks.contract import contract_check
 from de_checks.damaged_files import damage_told, damaged_files_check
 from de_checks.dead_letters import dead_letter_checks

@@ -13,14 +13,14 @@ from de_assets.contracts.visits import VisitsStream
 from de_assets.dataset import dataset
 from de_assets.sources.systems import VISITS_TOPIC
 from de_assets.sources.topics import VISITS
-from de_assets.transforms.visit_parser import ERROR, parse_visits
+from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
 from de_checks.contract import contract_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.stream import placed, topic_stream
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
-from de_resources.topic_stream import placed, topic_stream
 
 
 @dg.asset(retry_policy=RETRY_TRANSIENT, **dataset(VisitsStream, mode="append"), deps=[VISITS_TOPIC])

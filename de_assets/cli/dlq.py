@@ -19,9 +19,9 @@ from de_resources.errors import PermanentError
 from de_resources.settings import Settings
 
 if TYPE_CHECKING:
-    from de_assets.dead_letters import Decided, Letter
+    from de_assets.dead_letters.decisions import Decision
+    from de_assets.dead_letters.letters import Decided, Letter
     from de_assets.filling import Outcome
-    from de_assets.sources.decisions import Decision
 
 commands = typer.Typer(help="Dead letters of visits: look at them, replay them, give them up.", no_args_is_help=True)
 app.add_typer(commands, name="dlq")
@@ -66,7 +66,7 @@ def inspect(
 
     An exported file is readable by its owner only: edit `raw`, then `de dlq replay --repaired FILE`.
     """
-    from de_assets.transforms.dead_letter import OPEN
+    from de_assets.transforms.error_management.dead_letter import OPEN
 
     with explained():
         status = None if every else OPEN
@@ -126,8 +126,8 @@ Decisions = dict[str, "tuple[datetime, Decision]"]
 
 
 def _replayed(repaired: Path | None, decided: Decisions, partition: str, reason: str) -> Decided:
-    from de_assets.dead_letters import read_repaired, repairs, retries
-    from de_assets.transforms.dead_letter import OPEN
+    from de_assets.dead_letters.letters import read_repaired, repairs, retries
+    from de_assets.transforms.error_management.dead_letter import OPEN
 
     if repaired is None:
         return retries(_letters(partition, reason, OPEN), decided)
@@ -137,8 +137,8 @@ def _replayed(repaired: Path | None, decided: Decisions, partition: str, reason:
 
 
 def _discarded(ids: Sequence[str], decided: Decisions, partition: str, reason: str, why: str) -> Decided:
-    from de_assets.dead_letters import discards
-    from de_assets.transforms.dead_letter import OPEN
+    from de_assets.dead_letters.letters import discards
+    from de_assets.transforms.error_management.dead_letter import OPEN
 
     if ids:
         return discards(ids, (f for f in _letters() if f.letter_id in set(ids)), decided, why)
@@ -148,10 +148,10 @@ def _discarded(ids: Sequence[str], decided: Decisions, partition: str, reason: s
 
 def _decide(make: Callable[[Decisions], Decided], *, runs: bool) -> None:
     """Land what `make` decides, run the hours that do not know it yet, and tell what is stale then."""
-    from de_assets.cli import replay as replaying
     from de_assets.cli.run import dagster_instance
-    from de_assets.dead_letters import newest
-    from de_assets.sources.decisions import decided, deciding
+    from de_assets.dead_letters import replay as replaying
+    from de_assets.dead_letters.decisions import decided, deciding
+    from de_assets.dead_letters.letters import newest
     from de_resources.spark import close_connections
 
     settings = Settings.from_environment()
@@ -261,7 +261,7 @@ def _export(file: Path, found: Sequence[Letter]) -> None:
 def _letters(
     partition: str = "", reason: str = "", status: str | None = None, *, with_raw: bool = False
 ) -> Sequence[Letter]:
-    from de_assets.dead_letters import letters
+    from de_assets.dead_letters.letters import letters
 
     table = f"{Settings.from_environment().lake_root}/{TABLE}"
     hours = [_hour(partition)] if partition else None

@@ -11,8 +11,8 @@ from de_assets.cli.app import console
 from de_assets.filling import Outcome
 from de_assets.partitions import rows_in_calendar
 from de_assets.visits_account import visits_account
-from de_resources.delta.lock import local_folder
 from de_resources.delta.log import TableLog
+from de_resources.delta.write.lock import local_folder
 from de_resources.proxy.store import VersionStore
 from de_resources.settings import Settings
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster_delta import DeltaLakePyarrowIOManager
-from dagster_delta._db_io_manager.custom_db_io_manager import CustomDbIOManager
 from dagster_delta.io_manager.base import DeltaLakeDbClient
 from deltalake.exceptions import TableNotFoundError
 
+from de_resources.compat.io_manager import CustomDbIOManager
 from de_resources.errors import PermanentError
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.declarative_automation.automation_condition import BuiltinAutomationCondition
+    from de_resources.compat.graph import BuiltinAutomationCondition
 
 VISITS_CUBE_DAILY = dg.AssetKey(["gold", "visits_cube_daily"])
 SESSIONS = dg.AssetKey(["gold", "sessions"])

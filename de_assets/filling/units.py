@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import dagster as dg
 from dagster import AssetKey, Definitions
-from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+
+from de_resources.compat.graph import AssetGraph
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import dagster as dg
 from dagster import AssetKey, DagsterInstance
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from de_assets.filling.keys import State
 from de_assets.filling.units import Unit
+from de_resources.compat.checks import AssetCheckExecutionRecordStatus
 
 _READ = "de/read"
 _PASSED = AssetCheckExecutionRecordStatus.SUCCEEDED

@@ -13,7 +13,12 @@ from pyspark.sql import functions as F
 from de_assets.contracts.traffic import ReferralStats
 from de_assets.dataset import dataset
 from de_assets.partitions import LATE_WINDOW_DAYS, calendar_now, daily, hours_of_day, hours_of_late_window
-from de_assets.transforms.static_late_data_integrator import EVENT_DATE, IS_LATE, integrate_late, is_approximate
+from de_assets.transforms.error_management.static_late_data_integrator import (
+    EVENT_DATE,
+    IS_LATE,
+    integrate_late,
+    is_approximate,
+)
 from de_checks.contract import contract_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame

@@ -11,7 +11,7 @@ from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.traffic import Sessions
 from de_assets.dataset import dataset
 from de_assets.partitions import daily, hours_of_day, is_whole
-from de_assets.transforms import sessionizer
+from de_assets.transforms.data_value import sessionizer
 from de_checks.contract import contract_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract

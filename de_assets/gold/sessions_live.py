@@ -16,26 +16,26 @@ from psycopg2.sql import SQL
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from de_assets.automation.polling import behind, poll
+from de_assets.automation.triggers.polling import behind, poll
 from de_assets.contracts.serving import SessionsLive
 from de_assets.serving.served import served
 from de_assets.sources.systems import VISITS_TOPIC
 from de_assets.sources.topics import VISITS
-from de_assets.transforms.append_time_sessionizer import GAP, KNOWN, continued_sessions
-from de_assets.transforms.visit_parser import ERROR, parse_visits
+from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
+from de_assets.transforms.idempotency.append_time_sessionizer import GAP, KNOWN, continued_sessions
 from de_checks.patterns import carries
-from de_resources.append_log import AppendLog, from_milliseconds
-from de_resources.checkpoints import Checkpoint, GroupCheckpoints
 from de_resources.contract import Contract
 from de_resources.errors import PermanentError
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.append_log import AppendLog, from_milliseconds
+from de_resources.kafka.checkpoints import Checkpoint, GroupCheckpoints
+from de_resources.kafka.consumer import Consumed, Increment, consume
+from de_resources.kafka.increments import by_time
+from de_resources.kafka.stream import placed, topic_slice
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_upsert import create_if_missing, exists, keyed_relation, upsert
+from de_resources.postgres.upsert import create_if_missing, exists, keyed_relation, upsert
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
-from de_resources.topic_consumer import Consumed, Increment, consume
-from de_resources.topic_increments import by_time
-from de_resources.topic_stream import placed, topic_slice
 from de_resources.utc_rows import utc_rows
 
 CONSUMER = "sessions_live"

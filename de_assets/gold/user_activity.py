@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from de_assets.contracts.traffic import UserActivity
 from de_assets.dataset import dataset
 from de_assets.partitions import daily, hours_of_day
-from de_assets.transforms.running_totals import add_to
+from de_assets.transforms.idempotency.running_totals import add_to
 from de_checks.contract import contract_check
 from de_checks.replay import replay_check
 from de_resources.contract import Contract

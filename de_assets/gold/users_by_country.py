@@ -14,7 +14,7 @@ from de_assets.contracts.users import UsersByCountry
 from de_assets.dataset import dataset
 from de_checks.contract import contract_check
 from de_resources.contract import Contract
-from de_resources.delta.feed import FeedUnavailable, changes, signed
+from de_resources.delta.log.feed import FeedUnavailable, changes, signed
 from de_resources.delta.table import TableMissing
 from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT

@@ -14,7 +14,7 @@ from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.traffic import VisitsCubeDaily
 from de_assets.dataset import dataset
 from de_assets.partitions import daily, hours_of_day
-from de_assets.transforms.distributed_aggregator import cube
+from de_assets.transforms.data_value.distributed_aggregator import cube
 from de_checks.contract import contract_check
 from de_checks.freshness import completeness_check
 from de_resources.retries import RETRY_TRANSIENT

@@ -20,7 +20,7 @@ from de_assets.partitions import daily
 from de_assets.serving.served import served
 from de_resources.contract import Contract
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_writer import Load, Relation, Rows, write_slice
+from de_resources.postgres.transaction import Load, Relation, Rows, write_slice
 from de_resources.retries import RETRY_TRANSIENT
 
 # Bits of the dimensions that the cube has summed up.

@@ -16,9 +16,9 @@ from de_assets.serving.served import served
 from de_resources.contract import Contract
 from de_resources.errors import PermanentError
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_writer import LoadInterrupted
+from de_resources.postgres.transaction import LoadInterrupted
+from de_resources.postgres.versioned_view import ProxyView, ViewProxy
 from de_resources.proxy.retention import Promise
-from de_resources.proxy.view import ProxyView, ViewProxy
 from de_resources.retries import RETRY_TRANSIENT
 
 VIEW = dg.AssetKey(["gold", "users_latest"])

@@ -9,21 +9,21 @@ import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from de_assets.automation.polling import poll, unread_by_stream
+from de_assets.automation.triggers.polling import poll, unread_by_stream
 from de_assets.contracts.serving import VisitsReduced
 from de_assets.serving.served import served
 from de_assets.sources.systems import VISITS_TOPIC
 from de_assets.sources.topics import VISITS, VISITS_REDUCED
-from de_assets.transforms.visit_parser import ERROR, parse_visits
+from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
 from de_resources.contract import Contract
-from de_resources.delta.stream import CHECKPOINT
+from de_resources.delta.write.stream import CHECKPOINT
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.sink import drain_into_topic
+from de_resources.kafka.stream import topic_stream
+from de_resources.kafka.writer import TopicOutput
 from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
-from de_resources.topic_sink import drain_into_topic
-from de_resources.topic_stream import topic_stream
-from de_resources.topic_writer import TopicOutput
 
 # A micro-batch of it is a few megabytes.
 AT_MOST = 10_000

@@ -12,7 +12,7 @@ from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.serving import WeeklyVisits
 from de_assets.dataset import dataset
 from de_assets.partitions import hours_of_week, weekly
-from de_assets.transforms.windowed_deduplicator import deduplicate
+from de_assets.transforms.error_management.windowed_deduplicator import deduplicate
 from de_resources.contract import Contract
 from de_resources.retries import RETRY_TRANSIENT
 

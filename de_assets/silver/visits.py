@@ -16,9 +16,9 @@ from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.visits import Visits, VisitsLate
 from de_assets.dataset import dataset
 from de_assets.partitions import LOOK_BACK_HOURS, calendar_now, hourly, with_look_back
-from de_assets.transforms.filter_interceptor import intercept
-from de_assets.transforms.late_data_detector import on_time_conditions, split_late
-from de_assets.transforms.windowed_deduplicator import LookBack, number_copies
+from de_assets.transforms.error_management.filter_interceptor import intercept
+from de_assets.transforms.error_management.late_data_detector import on_time_conditions, split_late
+from de_assets.transforms.error_management.windowed_deduplicator import LookBack, number_copies
 from de_checks.contract import contract_check
 from de_checks.filter_shares import filter_check
 from de_checks.freshness import completeness_check, newest_event_check

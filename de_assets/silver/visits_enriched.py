@@ -11,7 +11,7 @@ from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.visits import VisitsEnriched
 from de_assets.dataset import dataset
 from de_assets.partitions import hourly
-from de_assets.transforms.static_joiner import join_reference, join_valid_at
+from de_assets.transforms.data_value.static_joiner import join_reference, join_valid_at
 from de_checks.contract import contract_check
 from de_resources.contract import Contract
 from de_resources.retries import RETRY_TRANSIENT

@@ -22,8 +22,8 @@ from de_assets.automation.conditions import gated
 from de_assets.contracts.visits_live import VisitsLive, VisitsLiveDeadLetter, VisitsLiveLate, VisitsLiveState
 from de_assets.dataset import dataset
 from de_assets.sources.topics import TOPICS, VISITS
-from de_assets.transforms.filter_interceptor import account_by_hour, intercept_stream
-from de_assets.transforms.stream_judge import (
+from de_assets.transforms.error_management.filter_interceptor import account_by_hour, intercept_stream
+from de_assets.transforms.error_management.stream_judge import (
     VERDICT,
     Extent,
     Judged,
@@ -33,8 +33,8 @@ from de_assets.transforms.stream_judge import (
     next_state,
     totals,
 )
-from de_assets.transforms.visit_parser import ERROR, ERROR_FIELD, parse_visits
-from de_assets.transforms.watermark import WATERMARK, Future, Lateness, Stream
+from de_assets.transforms.error_management.visit_parser import ERROR, ERROR_FIELD, parse_visits
+from de_assets.transforms.error_management.watermark import WATERMARK, Future, Lateness, Stream
 from de_checks.conservation import conservation_check
 from de_checks.contract import contract_check
 from de_checks.dead_letters import dead_letter_checks

@@ -28,7 +28,7 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
-from de_resources.delta.lock import commit_lock
+from de_resources.delta.write.lock import commit_lock
 from de_resources.errors import PermanentError
 
 MARKER = "_SUCCESS"

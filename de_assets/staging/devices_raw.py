@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from de_assets.automation.polling import LOOK, changed_folder, poll
+from de_assets.automation.triggers.polling import LOOK, changed_folder, poll
 from de_assets.contracts.devices import OWNER
 from de_assets.sources.landing import DEVICES, MARKER, folder_look
 from de_assets.sources.landing_zone import LandingZone

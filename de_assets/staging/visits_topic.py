@@ -10,16 +10,16 @@ from typing import Any
 
 import dagster as dg
 
-from de_assets.automation.polling import behind, poll
+from de_assets.automation.triggers.polling import behind, poll
 from de_assets.contracts.visits import OWNER
 from de_assets.sources.systems import VISITS_TOPIC
 from de_assets.sources.topics import STAGING_VISITS, VISITS
 from de_assets.staging.replica import replica
 from de_checks.digest import Digests, digest_check
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.layout import Side
 from de_resources.replication.topic import replicate_topic, replicated_to
 from de_resources.replication.topic_digest import topic_digests
-from de_resources.replication.topic_layout import Side
 from de_resources.retries import RETRY_TRANSIENT
 
 POSITIONS = "topic/positions"

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from de_resources.capture.envelope import Position
 from de_resources.capture.history import DatabaseId
 from de_resources.errors import PermanentError
-from de_resources.topic_reader import TopicMissing
+from de_resources.kafka.reader import TopicMissing
 
 _ANSWER_SECONDS = 10.0
 _FIRST_LOOK = 16

@@ -28,8 +28,8 @@ from de_resources.capture.position import reached
 from de_resources.capture.source import CaptureSource
 from de_resources.errors import PermanentError, TransientError
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.identity import topic_identity
 from de_resources.postgres import PostgresDatabase
-from de_resources.topic_identity import topic_identity
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
 
 from de_resources.delta.dimensions import Box, Dimension, Members, TimeRange, instant, value_like
-from de_resources.delta.identifiers import identifier
+from de_resources.sql.identifiers import identifier
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -76,7 +76,9 @@ class _Ranges:
             return order(value)
         return self._order(str, lambda: _grouped((k, r) for r in self._ranges for k in r.keys))(value)
 
-    def _order(self, kind: type, make: Callable[[], Callable[[Any], Iterable[TimeRange]]]) -> Callable[..., Any]:
+    def _order(
+        self, kind: type, make: Callable[[], Callable[[Any], Iterable[TimeRange]]]
+    ) -> Callable[[Any], Iterable[TimeRange]]:
         if kind not in self._orders:
             self._orders[kind] = make()
         return self._orders[kind]

@@ -16,9 +16,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from de_resources.delta.identifiers import identifier
-from de_resources.delta.literals import Scalar, clock_literal, literal
 from de_resources.errors import PermanentError
+from de_resources.sql.identifiers import identifier
+from de_resources.sql.literals import Scalar, clock_literal, literal
 
 
 class UnusablePartitionColumn(PermanentError):

@@ -35,40 +35,38 @@ from uuid import uuid4
 
 import dagster as dg
 from dagster import InputContext, OutputContext
-from dagster._core.execution.context.system import StepExecutionContext
-from dagster._core.storage.db_io_manager import DbTypeHandler, TableSlice
 from dagster_delta import BaseDeltaLakeIOManager, WriteMode
-from dagster_delta._db_io_manager import CustomDbIOManager
 from dagster_delta.io_manager.base import SchemaMode, TableConnection
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from de_resources.compat.io_manager import CustomDbIOManager, DbTypeHandler, StepExecutionContext, TableSlice
 from de_resources.contract import Contract
-from de_resources.delta import merge as merging
-from de_resources.delta import overwrite as overwriting
-from de_resources.delta import stateful_merge as stateful
-from de_resources.delta import stream as streaming
 from de_resources.delta.asset_settings import require_supported, settings_of
-from de_resources.delta.crash_points import reach
-from de_resources.delta.frames import conform
-from de_resources.delta.full_disk import disk_full
-from de_resources.delta.identifiers import identifier, require_folder_name
-from de_resources.delta.lock import commit_lock
-from de_resources.delta.merge_rule import merge_rule
+from de_resources.delta.maintenance.restore import READS_POSITIONS
+from de_resources.delta.maintenance.tombstones import Forgetting
 from de_resources.delta.metadata import record
 from de_resources.delta.observed_frame import ObservedFrame, record_told
 from de_resources.delta.optional_inputs import IF_MISSING, may_be_missing
 from de_resources.delta.ports import OwnLocation, require_input, require_output
 from de_resources.delta.read_versions import ReadVersions
-from de_resources.delta.restore import READS_POSITIONS
 from de_resources.delta.slices import Slice, make_slice
-from de_resources.delta.stateful_plan import Basis, NoOrder, Turn, order_of
 from de_resources.delta.table import Stamp, Table, TableMissing, Written
-from de_resources.delta.tombstones import Forgetting
+from de_resources.delta.write import merge as merging
+from de_resources.delta.write import overwrite as overwriting
+from de_resources.delta.write import stateful_merge as stateful
+from de_resources.delta.write import stream as streaming
+from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.frames import conform
+from de_resources.delta.write.full_disk import disk_full
+from de_resources.delta.write.lock import commit_lock
+from de_resources.delta.write.merge_rule import merge_rule
+from de_resources.delta.write.stateful_plan import Basis, NoOrder, Turn, order_of
 from de_resources.engine_errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
+from de_resources.sql.identifiers import identifier, require_folder_name
 from de_resources.storage import spark_options
 from de_resources.stream_source import StreamSource
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any, get_args
 
 from dagster import InputContext, OutputContext
-from dagster._core.storage.db_io_manager import TableSlice
 from dagster_delta import BaseDeltaLakeIOManager
 from dagster_delta.io_manager.base import DeltaLakeDbClient, TableConnection
 from pyspark.sql import DataFrame
 
+from de_resources.compat.io_manager import TableSlice
 from de_resources.errors import PermanentError
 
 

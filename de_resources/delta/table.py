@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from de_resources.contract import Contract
-from de_resources.delta.identifiers import column_texts, identifier, quoted_path
-from de_resources.delta.literals import literal
-from de_resources.delta.lock import creation_lock, local_folder
 from de_resources.delta.log import Commit, TableLog
-from de_resources.delta.versions import version_to_read
+from de_resources.delta.log.versions import version_to_read
+from de_resources.delta.write.lock import creation_lock, local_folder
 from de_resources.engine_errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError
+from de_resources.sql.identifiers import column_texts, identifier, quoted_path
+from de_resources.sql.literals import literal
 
 # Transaction identifiers make retries harmless; kept for ever they would only make the log grow.
 _PROPERTIES = {"delta.setTransactionRetentionDuration": "interval 30 days"}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from de_resources.delta.changed_partitions import Change
+from de_resources.delta.log.changed_partitions import Change
 
 
 class Verdict(StrEnum):

@@ -22,12 +22,12 @@ from psycopg2.extensions import cursor
 from psycopg2.extras import execute_values
 from psycopg2.sql import SQL, Identifier
 
-from de_resources.delta.changed_partitions import LOG_GONE, LONG_AGO, Change, ChangedPartitions
-from de_resources.delta.crash_points import reach
+from de_resources.delta.log.changed_partitions import LOG_GONE, LONG_AGO, Change, ChangedPartitions
+from de_resources.delta.write.crash_points import reach
 from de_resources.errors import TransientError
 from de_resources.late_data.plan import Judged, Partition, Request
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_creation import create_missing, lock
+from de_resources.postgres.creation import create_missing, lock
 
 _CONSUMERS = """
     CREATE TABLE late_data.consumers (

@@ -10,10 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from dagster._core.instance.ref import InstanceRef
-from dagster._core.origin import RepositoryPythonOrigin
-from dagster._serdes import serialize_value
-
+from de_resources.compat.launching import InstanceRef, RepositoryPythonOrigin, serialize_value
 from de_resources.errors import TransientError
 from de_resources.launcher.server import MESSAGE_BYTES, QUIET_VARIABLES
 

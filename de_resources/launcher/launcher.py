@@ -9,14 +9,20 @@ from threading import Lock
 from typing import Any
 
 from dagster import Array, DagsterRun, Field
-from dagster._core.errors import DagsterLaunchFailedError
-from dagster._core.launcher import DefaultRunLauncher
-from dagster._core.launcher.base import CheckRunHealthResult, LaunchRunContext, WorkerStatus
-from dagster._core.origin import RepositoryPythonOrigin
-from dagster._grpc.impl import IPCErrorMessage
-from dagster._grpc.types import ExecuteExternalJobArgs
-from dagster._serdes import ConfigurableClassData, deserialize_value, serialize_value
 
+from de_resources.compat.launching import (
+    CheckRunHealthResult,
+    ConfigurableClassData,
+    DagsterLaunchFailedError,
+    DefaultRunLauncher,
+    ExecuteExternalJobArgs,
+    IPCErrorMessage,
+    LaunchRunContext,
+    RepositoryPythonOrigin,
+    WorkerStatus,
+    deserialize_value,
+    serialize_value,
+)
 from de_resources.launcher.fork_server import CannotFork, ForkServer
 from de_resources.launcher.server import MESSAGE_BYTES
 from de_resources.launcher.worker import GO, STARTED, Worker

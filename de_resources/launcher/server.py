@@ -21,13 +21,15 @@ from pathlib import Path
 from select import select
 
 from dagster import DagsterInstance
-from dagster._core.definitions.reconstruct import ReconstructableRepository
-from dagster._core.instance.ref import InstanceRef
-from dagster._core.origin import RepositoryPythonOrigin
-from dagster._grpc.types import ExecuteExternalJobArgs
-from dagster._serdes import deserialize_value
-from dagster._utils import get_run_crash_explanation
 
+from de_resources.compat.launching import (
+    ExecuteExternalJobArgs,
+    InstanceRef,
+    ReconstructableRepository,
+    RepositoryPythonOrigin,
+    deserialize_value,
+    get_run_crash_explanation,
+)
 from de_resources.launcher.freshness import Reads, recorded
 from de_resources.launcher.worker import WORKED_OFF, Worker, work
 

@@ -15,11 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from dagster import DagsterRun
-from dagster._core.definitions.reconstruct import ReconstructableRepository
-from dagster._core.storage.tags import HIDDEN_TAG_PREFIX
-from dagster._grpc.impl import IPCErrorMessage, RunInSubprocessComplete, start_run_in_subprocess
-from dagster._grpc.types import ExecuteExternalJobArgs
-from dagster._serdes import deserialize_value, serialize_value
+
+from de_resources.compat.launching import (
+    HIDDEN_TAG_PREFIX,
+    ExecuteExternalJobArgs,
+    IPCErrorMessage,
+    ReconstructableRepository,
+    RunInSubprocessComplete,
+    deserialize_value,
+    serialize_value,
+    start_run_in_subprocess,
+)
 
 TAG = f"{HIDDEN_TAG_PREFIX}forked_worker"
 """Hidden: the page of a run shows the pid as an event anyway."""

@@ -43,7 +43,7 @@ def log_in(endpoint: Endpoint, timeout: int = 3, *, replication: bool = False) -
     kind: dict[str, Any] = (
         {"connection_factory": LogicalReplicationConnection, "options": _PLAIN} if replication else {}
     )
-    return psycopg2.connect(
+    session: connection = psycopg2.connect(
         **kind,
         host=endpoint.host,
         port=endpoint.port,
@@ -52,6 +52,7 @@ def log_in(endpoint: Endpoint, timeout: int = 3, *, replication: bool = False) -
         password=endpoint.password.get_secret_value(),
         connect_timeout=timeout,
     )
+    return session
 
 
 def _can_log_in(endpoint: Endpoint) -> bool:

@@ -13,16 +13,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dagster import InputContext
-from dagster._core.storage.db_io_manager import TableSlice
 from dagster_delta import WriteMode
 from dagster_delta.io_manager.base import TableConnection
 from pyspark.sql import DataFrame
 
-from de_resources.delta.frames import conform
+from de_resources.compat.io_manager import TableSlice
 from de_resources.delta.io_manager import PySparkTypeHandler, SparkDeltaIOManager
 from de_resources.delta.slices import Slice
-from de_resources.delta.stateful_plan import Turn
 from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.write.frames import conform
+from de_resources.delta.write.stateful_plan import Turn
 from de_resources.errors import PermanentError
 from de_resources.proxy.switching import publish
 from de_resources.proxy.table import ProxiedTable, version_id

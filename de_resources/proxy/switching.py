@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from de_resources.delta.crash_points import reach
+from de_resources.delta.write.crash_points import reach
 from de_resources.errors import PermanentError
 from de_resources.proxy.manifest import Manifest
 from de_resources.proxy.store import VersionStore

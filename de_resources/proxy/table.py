@@ -14,18 +14,18 @@ from typing import ClassVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from de_resources.balanced import balanced
-from de_resources.delta import overwrite as overwriting
-from de_resources.delta.identifiers import identifier, type_text
-from de_resources.delta.lock import local_folder
 from de_resources.delta.log import TableLog
 from de_resources.delta.metadata import stored_per_key
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Stamp, Table, TableMissing, Written
+from de_resources.delta.write import overwrite as overwriting
+from de_resources.delta.write.lock import local_folder
 from de_resources.errors import PermanentError
 from de_resources.proxy.manifest import WHOLE, Manifest, Version
 from de_resources.proxy.seal import seal
 from de_resources.proxy.store import VersionStore
+from de_resources.sql.balanced import balanced
+from de_resources.sql.identifiers import identifier, type_text
 
 
 class NoImmutableStore(PermanentError):

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from de_resources.contract import Contract
-from de_resources.delta.identifiers import identifier
 from de_resources.errors import PermanentError
+from de_resources.sql.identifiers import identifier
 
 
 class UnclassifiedColumns(PermanentError):

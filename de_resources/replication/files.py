@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from de_resources.delta.lock import commit_lock
+from de_resources.delta.write.lock import commit_lock
 from de_resources.errors import PermanentError, TransientError
 from de_resources.replication import atomic
 from de_resources.replication.environments import require_apart

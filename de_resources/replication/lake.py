@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster_delta._db_io_manager import CustomDbIOManager
 from pydantic import Field
 
+from de_resources.compat.io_manager import CustomDbIOManager
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.lake import Lake
 from de_resources.replication.environments import local_folder, require_apart

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from de_resources.delta.lock import commit_lock
+from de_resources.delta.write.lock import commit_lock
 from de_resources.errors import PermanentError, TransientError
 from de_resources.replication import atomic
 from de_resources.replication.delta_log import LAST_CHECKPOINT, LOG, DeltaLog, LogChanged, LogGap

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from de_resources.errors import TransientError
-from de_resources.replication.topic_layout import PartitionEnd, Record, Side, require_replicable
-from de_resources.replication.topic_positions import Positions, remembered, starting_positions
+from de_resources.kafka.layout import PartitionEnd, Record, Side, require_replicable
+from de_resources.kafka.positions import Positions, remembered, starting_positions
 
 BATCH = 10_000
 SECONDS = 60.0

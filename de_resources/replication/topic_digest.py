@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from de_resources.replication.topic_layout import PartitionEnd, Record, Side
+from de_resources.kafka.layout import PartitionEnd, Record, Side
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark import cloudpickle
 from writer_process import materialise, wait_for
 
-from de_resources.delta.crash_points import at
-from de_resources.delta.lock import TableBusy
+from de_resources.delta.log.retention import OVERRIDE
 from de_resources.delta.maintenance import compact, maintain, vacuum
-from de_resources.delta.retention import OVERRIDE
 from de_resources.delta.table import Stamp, Table
+from de_resources.delta.write.crash_points import at
+from de_resources.delta.write.lock import TableBusy
 from de_resources.spark import SparkEngine
 
 pytestmark = [pytest.mark.faults, pytest.mark.pattern("compactor")]

@@ -21,9 +21,9 @@ import pytest
 from other_reader import rows_of
 from writer_process import DEADLINE, follow, materialise, wait_for
 
-from de_resources.delta.crash_points import POINTS as ALL_POINTS
-from de_resources.delta.crash_points import at
 from de_resources.delta.log import TableLog
+from de_resources.delta.write.crash_points import POINTS as ALL_POINTS
+from de_resources.delta.write.crash_points import at
 from de_resources.spark import SparkEngine
 
 pytestmark = [pytest.mark.faults, pytest.mark.pattern("data_overwrite")]

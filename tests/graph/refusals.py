@@ -17,7 +17,7 @@ from io_manager_support import CHANGES, ORDERS, Shop, asset
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from de_resources.delta.restore import restore
+from de_resources.delta.maintenance.restore import restore
 from de_resources.delta.table import Stamp, Table
 
 KEYS = dg.StaticPartitionsDefinition(["a", "b"])

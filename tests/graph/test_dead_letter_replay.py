@@ -27,9 +27,9 @@ from de_assets.ranges import range_tags
 from de_assets.resources import resources
 from de_assets.sources.landing import hour_folder
 from de_assets.sources.simulator import Defect, Irregularities, Truth, World, land_visits
-from de_assets.transforms.dead_letter import CLOSED, identify
+from de_assets.transforms.error_management.dead_letter import CLOSED, identify
 from de_resources.contract import Contract
-from de_resources.delta.crash_points import at
+from de_resources.delta.write.crash_points import at
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 

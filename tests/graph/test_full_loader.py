@@ -20,7 +20,7 @@ from de_assets.resources import resources
 from de_assets.silver import devices as merged
 from de_assets.sources.landing import DEVICES, MARKER
 from de_assets.sources.systems import systems
-from de_resources.delta.crash_points import at
+from de_resources.delta.write.crash_points import at
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 

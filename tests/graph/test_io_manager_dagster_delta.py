@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from io_manager_support import ORDERS, Shop, asset
 from pyspark.sql import DataFrame
 
-from de_resources.delta.frames import RowsOutsideSlice, SchemaMismatch
+from de_resources.delta.write.frames import RowsOutsideSlice, SchemaMismatch
 from de_resources.spark import SparkEngine
 
 DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")

@@ -12,8 +12,8 @@ from io_manager_support import CHANGES, ORDERS, Shop, asset
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from de_resources.delta.crash_points import at
 from de_resources.delta.log import TableLog
+from de_resources.delta.write.crash_points import at
 from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("online_observer")

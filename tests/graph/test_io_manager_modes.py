@@ -10,13 +10,13 @@ from dagster_delta import SchemaMode, WriteMode
 from io_manager_support import ORDERS, Orders, Shop, asset
 from pyspark.sql import DataFrame
 
-from de_resources.delta.crash_points import at
-from de_resources.delta.frames import SchemaMismatch
-from de_resources.delta.identifiers import UnstorableName
 from de_resources.delta.optional_inputs import UnusableIfMissing
 from de_resources.delta.table import TableMissing
+from de_resources.delta.write.crash_points import at
+from de_resources.delta.write.frames import SchemaMismatch
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
+from de_resources.sql.identifiers import UnstorableName
 
 DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
 

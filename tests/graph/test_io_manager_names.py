@@ -11,13 +11,13 @@ import pytest
 from io_manager_support import Shop, asset
 from pyspark.sql import DataFrame
 
-from de_resources.delta.changed_partitions import changed_partitions
-from de_resources.delta.frames import RowsOutsideSlice
-from de_resources.delta.identifiers import UnstorableName
+from de_resources.delta.log.changed_partitions import changed_partitions
 from de_resources.delta.maintenance import maintain
-from de_resources.delta.merge import UnmergeableLayout, UnmergeableRows
 from de_resources.delta.table import Stamp, Table
+from de_resources.delta.write.frames import RowsOutsideSlice
+from de_resources.delta.write.merge import UnmergeableLayout, UnmergeableRows
 from de_resources.spark import SparkEngine
+from de_resources.sql.identifiers import UnstorableName
 
 DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
 MAPPED = {"delta.columnMapping.mode": "name"}

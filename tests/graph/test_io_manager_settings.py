@@ -10,7 +10,7 @@ from io_manager_support import Shop, asset
 from pyspark.sql import DataFrame
 
 from de_resources.delta.asset_settings import NotAtRunTime, UnsupportedSetting
-from de_resources.delta.frames import SchemaMismatch
+from de_resources.delta.write.frames import SchemaMismatch
 from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("data_overwrite")

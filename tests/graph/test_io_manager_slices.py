@@ -10,8 +10,8 @@ from io_manager_support import ORDERS, Shop, asset
 from pyspark.sql import DataFrame
 
 from de_resources.delta.dimensions import KeyStoredAsNull
-from de_resources.delta.frames import RowsOutsideSlice
 from de_resources.delta.io_manager import NoPartitionNamed
+from de_resources.delta.write.frames import RowsOutsideSlice
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
 

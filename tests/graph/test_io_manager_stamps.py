@@ -10,7 +10,7 @@ from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
 from io_manager_support import CHANGES, Shop, asset
 
-from de_resources.delta.crash_points import at
+from de_resources.delta.write.crash_points import at
 from de_resources.spark import SparkEngine
 
 

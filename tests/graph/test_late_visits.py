@@ -8,10 +8,18 @@ import pytest
 from io_manager_support import Shop
 from pyspark.sql import DataFrame
 
-from de_assets.automation.late_runs import Consumer, NotByTime
-from de_assets.automation.late_visits import ENRICHED, OF_DAYS, OF_HOURS, OF_TOTALS, late_days, late_hours, late_totals
+from de_assets.automation.late_data.runs import Consumer, NotByTime
+from de_assets.automation.late_data.visits import (
+    ENRICHED,
+    OF_DAYS,
+    OF_HOURS,
+    OF_TOTALS,
+    late_days,
+    late_hours,
+    late_totals,
+)
 from de_assets.definitions import defs
-from de_resources.delta.changed_partitions import changed_partitions
+from de_resources.delta.log.changed_partitions import changed_partitions
 from de_resources.lake import Lake
 from de_resources.postgres import PostgresDatabase
 from de_resources.spark import SparkEngine

@@ -22,7 +22,7 @@ from de_assets.contracts.visits import VisitsStream
 from de_assets.resources import resources
 from de_assets.silver.visits_live import RULE, checks, live_visits
 from de_resources.contract import Contract
-from de_resources.delta.crash_points import at
+from de_resources.delta.write.crash_points import at
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 

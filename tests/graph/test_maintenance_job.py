@@ -13,13 +13,13 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from de_assets.automation.lake_tables import LakeTables
-from de_assets.automation.maintenance import maintenance_job, schedule
+from de_assets.automation.maintenance.lake_tables import LakeTables
+from de_assets.automation.maintenance.nightly import maintenance_job, schedule
 from de_assets.bronze import devices
 from de_assets.definitions import assets as all_assets
 from de_resources.delta.io_manager import SparkDeltaIOManager
-from de_resources.delta.lock import commit_lock
-from de_resources.delta.retention import OVERRIDE
+from de_resources.delta.log.retention import OVERRIDE
+from de_resources.delta.write.lock import commit_lock
 from de_resources.lake import Lake
 from de_resources.spark import SparkEngine
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from de_assets.automation.polling import FIRST_WAIT, LONGEST_WAIT, POLL, poll
+from de_assets.automation.triggers.polling import FIRST_WAIT, LONGEST_WAIT, POLL, poll
 from de_assets.bronze import devices
 from de_assets.sources.landing import DEVICES, MARKER, folder_look
 from de_assets.sources.landing_zone import LandingZone

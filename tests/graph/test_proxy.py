@@ -14,14 +14,14 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from de_assets.automation.lake_tables import KeepsNoVersions, KeepsVersions
-from de_assets.automation.maintenance import maintenance_job
-from de_assets.automation.restore import restore_job
-from de_assets.automation.versions import version_jobs
+from de_assets.automation.maintenance.lake_tables import KeepsNoVersions, KeepsVersions
+from de_assets.automation.maintenance.nightly import maintenance_job
+from de_assets.automation.maintenance.restore import restore_job
+from de_assets.automation.maintenance.versions import version_jobs
 from de_checks.contract import contract_check
 from de_checks.volume import volume_check
-from de_resources.delta.crash_points import at
 from de_resources.delta.table import TableMissing
+from de_resources.delta.write.crash_points import at
 from de_resources.errors import PlatformError
 from de_resources.lake import Lake
 from de_resources.proxy.catalogue_view import CatalogueViewIOManager, NewestPartition

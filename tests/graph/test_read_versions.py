@@ -9,9 +9,9 @@ from deltalake import DeltaTable
 from io_manager_support import Shop
 from pyspark.sql import DataFrame
 
-from de_resources.delta.crash_points import at
 from de_resources.delta.read_versions import ReadVersions, version_read
 from de_resources.delta.table import Table
+from de_resources.delta.write.crash_points import at
 from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("dynamic_late_data_integrator")

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from de_assets.automation import landing as sensing
-from de_assets.automation.landing import Taken, looks_to_take, make_plan
+from de_assets.automation.triggers import landing as sensing
+from de_assets.automation.triggers.landing import Taken, looks_to_take, make_plan
 from de_assets.sources.arrivals import Arrivals
 from de_assets.sources.landing import MARKER, PART, Readiness, hour_folder
 

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame
 
 from de_checks.contract import contract_check
 from de_checks.replay import replay_check
-from de_resources.delta.crash_points import at
-from de_resources.delta.merge_state import MergeState, ReplayFirst
-from de_resources.delta.stateful_plan import NoOrder, StateMoved
+from de_resources.delta.write.crash_points import at
+from de_resources.delta.write.merge_state import MergeState, ReplayFirst
+from de_resources.delta.write.stateful_plan import NoOrder, StateMoved
 from de_resources.errors import PermanentError, PlatformError
 from de_resources.lake import Lake
 from de_resources.spark import SparkEngine

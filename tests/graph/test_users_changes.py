@@ -22,7 +22,7 @@ from de_assets.silver.users import users
 from de_resources.capture.envelope import Origin, records, snapshot_record, truncation
 from de_resources.capture.pgoutput import Change, Relation
 from de_resources.contract import Contract
-from de_resources.delta.feed import CHANGE_TYPE, FeedUnavailable, changes
+from de_resources.delta.log.feed import CHANGE_TYPE, FeedUnavailable, changes
 from de_resources.delta.table import Table
 from de_resources.lake import Lake
 from de_resources.settings import Settings

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQuery
 
-from de_resources.delta.stream import await_end
+from de_resources.delta.write.stream import await_end
 from de_resources.spark import EngineLost, EngineUnreachable, SparkEngine, close_connections
 
 

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from de_resources.delta.log.retention import OVERRIDE
 from de_resources.delta.maintenance import maintain
-from de_resources.delta.restore import restore
-from de_resources.delta.retention import OVERRIDE
+from de_resources.delta.maintenance.restore import restore
 from de_resources.delta.table import Stamp, Table
 
 

@@ -41,10 +41,10 @@ from de_assets.sources.simulator import (
     visit_messages,
 )
 from de_assets.sources.topics import TOPICS, VISITS
-from de_resources.append_log import AppendLog
 from de_resources.capture import CaptureSource, prepare, wait_until_captured
 from de_resources.delta.log import TableLog
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.append_log import AppendLog
 from de_resources.local import LocalServices, ServiceState, ServiceStatus
 from de_resources.postgres import PostgresDatabase
 

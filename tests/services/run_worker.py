@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from waiting import waits
 
 from de_assets.ranges import range_tags
-from de_resources.delta.crash_points import at
+from de_resources.delta.write.crash_points import at
 from de_resources.spark import close_connections
 
 DEADLINE = 120.0

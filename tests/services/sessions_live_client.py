@@ -9,11 +9,11 @@ import sys
 from datetime import datetime, timedelta
 
 from de_assets.gold.sessions_live import Told, fill
-from de_resources.append_log import AppendLog, from_milliseconds
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.append_log import AppendLog, from_milliseconds
+from de_resources.kafka.consumer import Consumed
 from de_resources.postgres import PostgresDatabase
 from de_resources.spark import SparkEngine, close_connections
-from de_resources.topic_consumer import Consumed
 
 GAP = timedelta(seconds=10)
 

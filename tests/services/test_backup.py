@@ -15,8 +15,8 @@ import pytest
 from platform_world import KEYS, Lakehouse, Platform, _fresh_instance
 
 from de_assets.sources.topics import TOPICS
-from de_resources.append_log import AppendLog
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.append_log import AppendLog
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
 from de_resources.settings import Settings

@@ -30,9 +30,9 @@ from de_resources.capture.position import ForeignRecord, reached
 from de_resources.capture.relay import NoPrimaryKey, SlotInUse
 from de_resources.capture.slot import exclusively
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.reader import TopicMissing
 from de_resources.local import LocalServices, TopicSpec
 from de_resources.postgres import PostgresDatabase, RelationMissing
-from de_resources.topic_reader import TopicMissing
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("change_data_capture")]
 

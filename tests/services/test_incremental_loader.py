@@ -14,12 +14,12 @@ from psycopg2.extras import execute_values
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from de_assets.automation.legacy_hours import legacy_hours_grown
+from de_assets.automation.triggers.legacy_hours import legacy_hours_grown
 from de_assets.sources.simulator import Defect, hours_between, land_visits
 from de_resources.lake import Lake
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
-from de_resources.pushdown import UnboundedRead, bounds, pushed_predicates
+from de_resources.postgres.pushdown import UnboundedRead, bounds, pushed_predicates
 from de_resources.spark import SparkEngine, close_connections
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("incremental_loader")]

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from de_assets.automation.late_data import LEASE, Moment, late_data_sensor
-from de_assets.automation.late_report import LATE_PARTITIONS
-from de_assets.automation.late_runs import CLAIM_TAG
+from de_assets.automation.late_data.integrator import LEASE, Moment, late_data_sensor
+from de_assets.automation.late_data.report import LATE_PARTITIONS
+from de_assets.automation.late_data.runs import CLAIM_TAG
 from de_assets.ranges import range_tags
 from de_checks.per_key import Target
 from de_resources.delta.read_versions import READ, ReadVersions

@@ -10,16 +10,16 @@ from uuid import uuid4
 import pytest
 from psycopg2.sql import SQL, Identifier
 
-from de_resources.checkpoints import TableCheckpoints
+from de_resources.kafka.checkpoints import TableCheckpoints
 from de_resources.late_data.state import LateState
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_creation import claim_schema, create_missing, exists
-from de_resources.postgres_history import HistoryTable, merge_slice
-from de_resources.postgres_upsert import create_if_missing
-from de_resources.postgres_writer import Load, Relation, write_slice
-from de_resources.proxy.view import ProxyView, ViewProxy
-from de_resources.weekly import WeeklyView
-from de_resources.weekly.view import ensure
+from de_resources.postgres.creation import claim_schema, create_missing, exists
+from de_resources.postgres.history import HistoryTable, merge_slice
+from de_resources.postgres.transaction import Load, Relation, write_slice
+from de_resources.postgres.upsert import create_if_missing
+from de_resources.postgres.versioned_view import ProxyView, ViewProxy
+from de_resources.postgres.weekly import WeeklyView
+from de_resources.postgres.weekly.view import ensure
 
 pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.usefixtures("at_home")]
 

@@ -17,12 +17,12 @@ from uuid import uuid4
 
 import pytest
 
-from de_resources.delta.crash_points import at
+from de_resources.delta.write.crash_points import at
 from de_resources.errors import TransientError
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_history import HistoryTable, Merged, NoHistory, merge_slice, take_back
-from de_resources.postgres_writer import LoadRefused, Relation, RowOutsideSlice
+from de_resources.postgres.history import HistoryTable, Merged, NoHistory, merge_slice, take_back
+from de_resources.postgres.transaction import LoadRefused, Relation, RowOutsideSlice
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("stateful_merger")]
 

@@ -24,10 +24,10 @@ from pyspark.sql import DataFrame
 from de_assets.partitions import daily
 from de_assets.serving.daily_traffic import LOAD, served_traffic
 from de_resources.contract import Contract
-from de_resources.delta.crash_points import at
+from de_resources.delta.write.crash_points import at
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_writer import (
+from de_resources.postgres.transaction import (
     Load,
     LoadInterrupted,
     LoadRefused,

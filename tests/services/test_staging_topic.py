@@ -19,10 +19,7 @@ from confluent_kafka.admin import AdminClient
 from de_assets.definitions import defs
 from de_assets.sources.topics import STAGING_VISITS, TOPICS, VISITS
 from de_resources.kafka import KafkaBroker
-from de_resources.local import LocalServices, TopicSpec
-from de_resources.replication.topic import ReplicationInterrupted, replicate_topic
-from de_resources.replication.topic_digest import topic_digests
-from de_resources.replication.topic_layout import (
+from de_resources.kafka.layout import (
     PartitionEnd,
     Record,
     SameTopic,
@@ -31,7 +28,10 @@ from de_resources.replication.topic_layout import (
     TopicMissing,
     TopicTooSmall,
 )
-from de_resources.replication.topic_positions import PositionsLost, RecordsExpired, SourceRecreated
+from de_resources.kafka.positions import PositionsLost, RecordsExpired, SourceRecreated
+from de_resources.local import LocalServices, TopicSpec
+from de_resources.replication.topic import ReplicationInterrupted, replicate_topic
+from de_resources.replication.topic_digest import topic_digests
 
 pytestmark = pytest.mark.services
 
@@ -133,7 +133,7 @@ _KILLED = """
 import os, signal, sys
 from de_resources.kafka import KafkaBroker
 from de_resources.replication import topic
-from de_resources.replication.topic_layout import Side
+from de_resources.kafka.layout import Side
 real, calls = topic._Link.commit, 0
 def commit(self, positions, **more):
     global calls

@@ -17,15 +17,21 @@ import topic_consumer_client as client
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from de_resources.append_log import AppendLog, NotAppendTime, from_milliseconds
-from de_resources.checkpoints import Checkpoint, CheckpointUnreadable, GroupCheckpoints, PositionTaken, TableCheckpoints
-from de_resources.delta.crash_points import at
+from de_resources.delta.write.crash_points import at
 from de_resources.kafka import KafkaBroker, TopicSpec
+from de_resources.kafka.append_log import AppendLog, NotAppendTime, from_milliseconds
+from de_resources.kafka.checkpoints import (
+    Checkpoint,
+    CheckpointUnreadable,
+    GroupCheckpoints,
+    PositionTaken,
+    TableCheckpoints,
+)
+from de_resources.kafka.consumer import Delivery, Increment
+from de_resources.kafka.increments import AnotherTopic, PositionExpired, by_time, to_the_end
+from de_resources.kafka.reader import TopicMissing
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
-from de_resources.topic_consumer import Delivery, Increment
-from de_resources.topic_increments import AnotherTopic, PositionExpired, by_time, to_the_end
-from de_resources.topic_reader import TopicMissing
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("checkpointer")]
 

@@ -22,14 +22,14 @@ from confluent_kafka import Producer
 from de_assets.serving.visits_reduced import visits_reduced
 from de_assets.sources.topics import TOPICS, VISITS, VISITS_REDUCED
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.reader import read_topic
+from de_resources.kafka.sink import CheckpointLost, StreamStopped, drain_into_topic
+from de_resources.kafka.stream import topic_stream
+from de_resources.kafka.writer import TopicOutput, TopicWriter, progress
 from de_resources.lake import Lake
 from de_resources.local import LocalServices, TopicSpec
 from de_resources.secrets import FileSecrets
 from de_resources.spark import SparkEngine, close_connections
-from de_resources.topic_reader import read_topic
-from de_resources.topic_sink import CheckpointLost, StreamStopped, drain_into_topic
-from de_resources.topic_stream import topic_stream
-from de_resources.topic_writer import TopicOutput, TopicWriter, progress
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("transactional_writer")]
 

@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from de_resources.delta.stream import CHECKPOINT, SourceLost, drain
 from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.write.stream import CHECKPOINT, SourceLost, drain
 from de_resources.kafka import KafkaBroker, TopicSpec
+from de_resources.kafka.stream import placed, topic_stream
 from de_resources.local import LocalServices
 from de_resources.spark import SparkEngine, close_connections
-from de_resources.topic_stream import placed, topic_stream
 
 pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.pattern("checkpointer")]
 

@@ -16,11 +16,10 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from topic_writer_client import RECORDS, records_of
 
-from de_resources.delta.crash_points import at
+from de_resources.delta.write.crash_points import at
 from de_resources.kafka import KafkaBroker
-from de_resources.local import LocalServices, TopicSpec
-from de_resources.topic_reader import TopicMissing
-from de_resources.topic_writer import (
+from de_resources.kafka.reader import TopicMissing
+from de_resources.kafka.writer import (
     BatchOutOfOrder,
     KeyedRecord,
     TopicOutput,
@@ -29,6 +28,7 @@ from de_resources.topic_writer import (
     WriterFenced,
     progress,
 )
+from de_resources.local import LocalServices, TopicSpec
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("transactional_writer")]
 

@@ -24,24 +24,24 @@ from psycopg2.errors import InsufficientPrivilege
 from psycopg2.sql import SQL, Identifier
 from pyspark.sql import DataFrame
 
-from de_assets.automation.view_roll_back import roll_back_view
+from de_assets.automation.maintenance.view_roll_back import roll_back_view
 from de_assets.gold.users_latest import users_latest
 from de_assets.gold.users_snapshot import users_snapshot as snapshots
 from de_assets.partitions import daily
 from de_assets.serving.users_snapshot import users_snapshot as served_users
 from de_assets.serving.users_snapshot import view_proxy
-from de_resources.delta.crash_points import at
+from de_resources.delta.write.crash_points import at
 from de_resources.local import LocalServices
 from de_resources.postgres import NoWriter, PostgresDatabase
-from de_resources.postgres_writer import LoadRefused
+from de_resources.postgres.transaction import LoadRefused
+from de_resources.postgres.versioned_view import ProxyView, VersionTaken, ViewInUse, ViewProxy
+from de_resources.postgres.view_swap import Patience, ViewBusy
 from de_resources.proxy.catalogue_view import CatalogueViewIOManager
 from de_resources.proxy.io_manager import ProxyDeltaIOManager
 from de_resources.proxy.retention import Promise
 from de_resources.proxy.store import NoSuchManifest, VersionMissing
 from de_resources.proxy.switching import NothingPublished
-from de_resources.proxy.view import ProxyView, VersionTaken, ViewInUse, ViewProxy
 from de_resources.spark import SparkEngine
-from de_resources.view_swap import Patience, ViewBusy
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("proxy")]
 
@@ -164,7 +164,7 @@ def test_a_crash_before_the_switch_is_made_up_for_without_the_rows(shelf: Shelf)
     shelf.write("v2", 2)
     publish = (
         "from datetime import UTC, datetime; from de_resources.postgres import PostgresDatabase;"
-        "from de_resources.proxy.view import ProxyView, ViewProxy;"
+        "from de_resources.postgres.versioned_view import ProxyView, ViewProxy;"
         f"view = ProxyView({shelf.view.name!r}, {shelf.view.columns!r}, ('id',));"
         "ViewProxy(PostgresDatabase(), view).publish('v2', now=datetime.now(UTC))"
     )

@@ -19,13 +19,13 @@ import psycopg2
 import pytest
 from weekly_world import BRIEF, COLUMNS, FIRST, SECOND, THIRD, World, rows_of
 
-from de_resources.delta.crash_points import at
+from de_resources.delta.write.crash_points import at
 from de_resources.errors import TransientError
 from de_resources.iso_week import Week
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_writer import LoadRefused
-from de_resources.weekly import (
+from de_resources.postgres.transaction import LoadRefused
+from de_resources.postgres.weekly import (
     ColumnsNotAdded,
     ColumnsNotOptional,
     ColumnTypeDiffers,

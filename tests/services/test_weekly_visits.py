@@ -9,15 +9,15 @@ import dagster as dg
 import pytest
 from pyspark.sql import DataFrame
 
-from de_assets.automation.weeks import closed_before, week_jobs
+from de_assets.automation.maintenance.weeks import closed_before, week_jobs
 from de_assets.contracts.serving import WeeklyVisits
 from de_assets.dataset import dataset
 from de_assets.partitions import hourly
 from de_assets.serving.weekly_visits import weekly_visits
 from de_resources.iso_week import NotAWeek, Week
 from de_resources.postgres import PostgresDatabase
+from de_resources.postgres.weekly import NotWeekly, WeekFrozen, WeeklyTables
 from de_resources.spark import SparkEngine
-from de_resources.weekly import NotWeekly, WeekFrozen, WeeklyTables
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("fast_metadata_cleaner")]
 

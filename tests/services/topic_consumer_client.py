@@ -10,12 +10,12 @@ from functools import partial
 
 from psycopg2.sql import SQL, Identifier
 
-from de_resources.append_log import AppendLog
-from de_resources.checkpoints import GroupCheckpoints, TableCheckpoints
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.append_log import AppendLog
+from de_resources.kafka.checkpoints import GroupCheckpoints, TableCheckpoints
+from de_resources.kafka.consumer import Consumed, Delivery, Increment, consume
+from de_resources.kafka.increments import to_the_end
 from de_resources.postgres import PostgresDatabase
-from de_resources.topic_consumer import Consumed, Delivery, Increment, consume
-from de_resources.topic_increments import to_the_end
 
 AT_MOST = 5
 

@@ -10,10 +10,10 @@ import sys
 from dataclasses import asdict
 
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.sink import drain_into_topic
+from de_resources.kafka.stream import topic_stream
+from de_resources.kafka.writer import TopicOutput
 from de_resources.spark import SparkEngine
-from de_resources.topic_sink import drain_into_topic
-from de_resources.topic_stream import topic_stream
-from de_resources.topic_writer import TopicOutput
 
 
 def main(source: str, topic: str, checkpoint: str, at_most: str) -> None:

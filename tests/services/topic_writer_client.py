@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from de_resources.delta.crash_points import at
-from de_resources.topic_writer import KeyedRecord, TopicOutput, TopicWriter
+from de_resources.delta.write.crash_points import at
+from de_resources.kafka.writer import KeyedRecord, TopicOutput, TopicWriter
 
 RECORDS = 20
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres_writer import Relation
-from de_resources.weekly import Patience, Replaced, WeeklyView, write_week
+from de_resources.postgres.transaction import Relation
+from de_resources.postgres.weekly import Patience, Replaced, WeeklyView, write_week
 
 COLUMNS = (("day", "date NOT NULL"), ("id", "bigint NOT NULL"), ("version", "int NOT NULL"))
 FIRST, SECOND, THIRD = (Week(date(2024, 10, day)) for day in (7, 14, 21))

@@ -13,9 +13,9 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from de_resources.delta.merge import merge
-from de_resources.delta.merge_rule import MergeRule
 from de_resources.delta.table import Stamp, Table
+from de_resources.delta.write.merge import merge
+from de_resources.delta.write.merge_rule import MergeRule
 
 KEYS = 4
 

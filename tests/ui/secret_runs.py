@@ -5,7 +5,7 @@
 
 import dagster as dg
 
-from de_assets.automation.weeks import week_jobs
+from de_assets.automation.maintenance.weeks import week_jobs
 from de_assets.bronze.devices import devices
 from de_assets.bronze.features import features
 from de_assets.serving.weekly_visits import weekly_visits

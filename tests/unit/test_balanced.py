@@ -4,7 +4,7 @@ from math import ceil, log2
 
 import pytest
 
-from de_resources.balanced import balanced
+from de_resources.sql.balanced import balanced
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 8, 44, 2_000])

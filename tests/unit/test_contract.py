@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from de_resources.contract import AmbiguousRule, Contract
-from de_resources.delta.frames import counters
-from de_resources.delta.identifiers import UnquotableName
-from de_resources.rules import UnknownRule
+from de_resources.contract.rules import UnknownRule
+from de_resources.delta.write.frames import counters
+from de_resources.sql.identifiers import UnquotableName
 
 
 class Everything(pa.DataFrameModel):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from de_assets.dead_letters import (
+from de_assets.dead_letters.decisions import Decision, UnreadableDecision, decided, decided_at, decision_files, land
+from de_assets.dead_letters.letters import (
     Decided,
     Letter,
     NoReason,
@@ -19,8 +20,7 @@ from de_assets.dead_letters import (
     repairs,
     retries,
 )
-from de_assets.sources.decisions import Decision, UnreadableDecision, decided, decided_at, decision_files, land
-from de_assets.transforms.dead_letter import Kind
+from de_assets.transforms.error_management.dead_letter import Kind
 
 pytestmark = pytest.mark.pattern("dead_letter")
 

@@ -8,10 +8,10 @@ import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
 
-from de_assets.automation.alert import Alert, printable, redacted
-from de_assets.automation.late_report import as_table
+from de_assets.automation.alerts.alert import Alert, printable, redacted
+from de_assets.automation.late_data.report import as_table
 from de_resources.contract import Contract
-from de_resources.delta.changed_partitions import Change
+from de_resources.delta.log.changed_partitions import Change
 from de_resources.delta.metadata import markdown_table
 from de_resources.late_data.plan import Judged, Partition, Verdict
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from de_resources.delta.changed_partitions import Change
+from de_resources.delta.log.changed_partitions import Change
 from de_resources.late_data.plan import Partition, Policy, Situation, Verdict, judge
 
 pytestmark = pytest.mark.pattern("dynamic_late_data_integrator")

@@ -7,10 +7,10 @@ from random import Random
 import dagster as dg
 import pytest
 
-from de_assets.automation.releases import answer, feature_released, run_requests, warnings
+from de_assets.automation.triggers.releases import answer, feature_released, run_requests, warnings
 from de_assets.sources.simulator import World, announcements
 from de_resources.kafka import KafkaBroker
-from de_resources.topic_reader import Batch, Record
+from de_resources.kafka.reader import Batch, Record
 
 pytestmark = pytest.mark.pattern("external_trigger")
 

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from waiting import waits
 
-from de_resources.delta.lock import TableBusy
+from de_resources.delta.write.lock import TableBusy
 from de_resources.errors import PermanentError, TransientError
 from de_resources.retries import RETRY_TRANSIENT
 

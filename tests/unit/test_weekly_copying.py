@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from de_resources.postgres_writer import Relation
-from de_resources.weekly import NotByWeek, WeeklyView
-from de_resources.weekly.copying import CopyLines, TimeWithoutZone
+from de_resources.postgres.transaction import Relation
+from de_resources.postgres.weekly import NotByWeek, WeeklyView
+from de_resources.postgres.weekly.copying import CopyLines, TimeWithoutZone
 
 pytestmark = pytest.mark.pattern("fast_metadata_cleaner")
 

@@ -74,7 +74,8 @@ def milliseconds(moment: datetime) -> int:
 
 def _key(persons: Int64s, event_ms: Int64s) -> Int64s:
     """Person and moment in one sortable number, so that one binary search finds all profiles."""
-    return (persons << _MOMENT_BITS) + (event_ms - _EARLIEST_MS)
+    key: Int64s = (persons << _MOMENT_BITS) + (event_ms - _EARLIEST_MS)
+    return key
 
 
 def _address(number: int) -> str:

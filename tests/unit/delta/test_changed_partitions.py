@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from de_resources.delta.changed_partitions import LOG_GONE, NoPartitions, changed_partitions
 from de_resources.delta.log import TableLog
+from de_resources.delta.log.changed_partitions import LOG_GONE, NoPartitions, changed_partitions
 
 pytestmark = pytest.mark.pattern("dynamic_late_data_integrator")
 

@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
 
-from de_resources.delta.identifiers import (
+from de_resources.delta.write.merge_rule import merge_rule
+from de_resources.sql.identifiers import (
     UnquotableName,
     UnsafeIdentifier,
     UnstorableName,
@@ -17,7 +18,6 @@ from de_resources.delta.identifiers import (
     require_folder_name,
     type_text,
 )
-from de_resources.delta.merge_rule import merge_rule
 
 HOSTILE = [
     "user-agent", "größe", "1", "a.b", "a`b", "``", "`; DROP TABLE x; --", "x:STRING>", "STRUCT<", "/*", "'", '"',

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from de_resources.delta.literals import Scalar, literal
+from de_resources.sql.literals import Scalar, literal
 
 NASTY = [
     "",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from de_resources.delta.lock import TableBusy, commit_lock
+from de_resources.delta.write.lock import TableBusy, commit_lock
 from de_resources.errors import TransientError
 
 

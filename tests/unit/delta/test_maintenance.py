@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from de_resources.delta.log import TableLog
+from de_resources.delta.log.retention import DEFAULT, OVERRIDE, RetentionRefused, UnreadableRetention, parse
+from de_resources.delta.log.versions import VersionUnreadable, ranges, readable_versions
 from de_resources.delta.maintenance import EmptyTable, Report, insist, maintain
-from de_resources.delta.overwrite import append, replace
-from de_resources.delta.refusals import ConcurrentWrite
-from de_resources.delta.restore import restore
-from de_resources.delta.retention import DEFAULT, OVERRIDE, RetentionRefused, UnreadableRetention, parse
+from de_resources.delta.maintenance.restore import restore
 from de_resources.delta.table import Stamp, Table, TableMissing
-from de_resources.delta.versions import VersionUnreadable, ranges, readable_versions
+from de_resources.delta.write.overwrite import append, replace
+from de_resources.delta.write.refusals import ConcurrentWrite
 
 pytestmark = pytest.mark.pattern("compactor")
 

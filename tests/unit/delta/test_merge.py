@@ -18,11 +18,11 @@ from other_reader import rows_of
 from pyspark.sql import SparkSession
 
 from de_resources.contract import Contract
-from de_resources.delta.crash_points import at
-from de_resources.delta.frames import RowsOutsideSlice
-from de_resources.delta.merge import CHANGE, IncomparableColumn, MergeRule, UnmergeableRows, compared, merge
 from de_resources.delta.slices import make_slice
 from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.write.crash_points import at
+from de_resources.delta.write.frames import RowsOutsideSlice
+from de_resources.delta.write.merge import CHANGE, IncomparableColumn, MergeRule, UnmergeableRows, compared, merge
 from de_resources.errors import PermanentError
 
 pytestmark = pytest.mark.pattern("merger")

@@ -17,10 +17,10 @@ from other_reader import rows_of
 from pyspark.sql import SparkSession
 
 from de_resources.contract import Contract
-from de_resources.delta.key_elsewhere import KeyElsewhere
-from de_resources.delta.merge import MergeRule, UnmergeableRows, merge
 from de_resources.delta.slices import make_slice
 from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.write.key_elsewhere import KeyElsewhere
+from de_resources.delta.write.merge import MergeRule, UnmergeableRows, merge
 
 pytestmark = pytest.mark.pattern("merger")
 

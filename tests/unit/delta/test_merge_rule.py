@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from dagster_delta import MergeConfig, MergeType
 
-from de_resources.delta.merge import MergeRule
-from de_resources.delta.merge_rule import merge_rule
+from de_resources.delta.write.merge import MergeRule
+from de_resources.delta.write.merge_rule import merge_rule
 from de_resources.errors import PermanentError
 
 pytestmark = pytest.mark.pattern("merger")

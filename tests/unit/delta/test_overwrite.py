@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from de_resources.delta.overwrite import append, replace
 from de_resources.delta.slices import Box, Members, Slice, make_slice
 from de_resources.delta.table import Stamp, Table
+from de_resources.delta.write.overwrite import append, replace
 
 pytestmark = pytest.mark.pattern("data_overwrite")
 

@@ -11,9 +11,9 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from de_resources.delta.log import TableLog
-from de_resources.delta.overwrite import append
-from de_resources.delta.reference_query import ContentChanged, Sample, compare, sample_of
+from de_resources.delta.maintenance.reference_query import ContentChanged, Sample, compare, sample_of
 from de_resources.delta.table import Stamp, Table
+from de_resources.delta.write.overwrite import append
 
 pytestmark = pytest.mark.pattern("compactor")
 EVERYTHING = Sample((), ((),))

@@ -17,14 +17,14 @@ from deltalake import DeltaTable
 from other_reader import rows_of
 from pyspark.sql import SparkSession
 
-from de_resources.delta.crash_points import at
 from de_resources.delta.log import TableLog
 from de_resources.delta.maintenance import compact, vacuum
-from de_resources.delta.merge import MergeRule, UnmergeableRows
-from de_resources.delta.merge_state import MergeState, ReplayFirst
-from de_resources.delta.stateful_merge import merge, read
-from de_resources.delta.stateful_plan import Basis, StateGone, StateMoved, Turn, WouldUndo
 from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.write.crash_points import at
+from de_resources.delta.write.merge import MergeRule, UnmergeableRows
+from de_resources.delta.write.merge_state import MergeState, ReplayFirst
+from de_resources.delta.write.stateful_merge import merge, read
+from de_resources.delta.write.stateful_plan import Basis, StateGone, StateMoved, Turn, WouldUndo
 
 pytestmark = pytest.mark.pattern("stateful_merger")
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from de_resources.delta.log import Commit
-from de_resources.delta.merge_state import Entry, MergeState, ReplayFirst
-from de_resources.delta.stateful_plan import Basis, Plan, StateGone, StateMoved, Turn, WouldUndo, planned
-from de_resources.delta.versions import HOUSEKEEPING, VersionUnreadable
+from de_resources.delta.log.versions import HOUSEKEEPING, VersionUnreadable
+from de_resources.delta.write.merge_state import Entry, MergeState, ReplayFirst
+from de_resources.delta.write.stateful_plan import Basis, Plan, StateGone, StateMoved, Turn, WouldUndo, planned
 
 pytestmark = pytest.mark.pattern("stateful_merger")
 

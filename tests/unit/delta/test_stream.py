@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from de_resources.contract import Contract
-from de_resources.delta import stream
-from de_resources.delta.restore import READS_POSITIONS, WouldLoseRecords, restore
+from de_resources.contract.rules import Rule
+from de_resources.delta.maintenance.restore import READS_POSITIONS, WouldLoseRecords, restore
 from de_resources.delta.table import Stamp, Table, Written
-from de_resources.rules import Rule
+from de_resources.delta.write import stream
 
 pytestmark = pytest.mark.pattern("checkpointer")
 

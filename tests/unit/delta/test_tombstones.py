@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from de_resources.delta.merge import MergeRule, merge
+from de_resources.delta.maintenance.tombstones import CannotForget, Forgetting, forget
 from de_resources.delta.table import Stamp, Table
-from de_resources.delta.tombstones import CannotForget, Forgetting, forget
+from de_resources.delta.write.merge import MergeRule, merge
 
 pytestmark = pytest.mark.pattern("merger")
 

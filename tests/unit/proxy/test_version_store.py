@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from de_assets.cli.summary import behind_a_manifest
-from de_resources.delta.crash_points import at
+from de_resources.delta.write.crash_points import at
 from de_resources.errors import PermanentError
 from de_resources.proxy.manifest import Manifest, Version
 from de_resources.proxy.retention import Promise, retain, retained

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from de_resources.kafka.layout import Record
 from de_resources.replication.topic_digest import Fingerprints, _aligned, _fingerprint
-from de_resources.replication.topic_layout import Record
 
 pytestmark = pytest.mark.pattern("passthrough_replicator")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from de_assets.transforms.append_time_sessionizer import EVENTS, KNOWN, continued_sessions
+from de_assets.transforms.idempotency.append_time_sessionizer import EVENTS, KNOWN, continued_sessions
 from de_resources.utc_rows import utc_rows
 
 pytestmark = pytest.mark.pattern("keyed_idempotency")

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from de_assets.transforms.dead_letter import (
+from de_assets.transforms.error_management.dead_letter import (
     CLOSED,
     Kind,
     close,

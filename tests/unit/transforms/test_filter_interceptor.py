@@ -12,7 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from de_assets.transforms.filter_interceptor import MOST_CONDITIONS, Interception, Removed, intercept, interceptions
+from de_assets.transforms.error_management.filter_interceptor import (
+    MOST_CONDITIONS,
+    Interception,
+    Removed,
+    intercept,
+    interceptions,
+)
 from de_resources.exact_histogram import BINS, counts, histogram
 from de_resources.lineage import column_lineage
 
@@ -176,7 +182,7 @@ _RETRIED = """
 import json, sys
 from pyspark import TaskContext
 from pyspark.sql import SparkSession, functions as F
-from de_assets.transforms.filter_interceptor import intercept
+from de_assets.transforms.error_management.filter_interceptor import intercept
 
 spark = SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false").getOrCreate()
 spark.sparkContext.setLogLevel("OFF")

@@ -30,8 +30,8 @@ from de_assets.gold.visits_cube_daily import visits_cube_daily
 from de_assets.serving.weekly_visits import weekly_visits
 from de_assets.silver.visits import CONDITIONS, COPY, in_event_hour, late_visits, numbered_visits
 from de_assets.silver.visits_enriched import visits_enriched
-from de_assets.transforms.static_late_data_integrator import integrate_late
-from de_assets.transforms.visit_parser import ERROR, parse_visits
+from de_assets.transforms.error_management.static_late_data_integrator import integrate_late
+from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
 from de_resources.contract import Contract
 
 pytestmark = pytest.mark.pattern("dead_letter")

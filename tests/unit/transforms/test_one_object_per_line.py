@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from de_assets.sources.landing import hour_folder, incoming, publish
 from de_assets.sources.landing_zone import LandingZone
-from de_assets.transforms.visit_parser import ERROR, parse_visits
+from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
 
 pytestmark = [pytest.mark.pattern("dead_letter"), pytest.mark.faults]
 

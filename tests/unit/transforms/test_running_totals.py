@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from de_assets.transforms.running_totals import add_to
+from de_assets.transforms.idempotency.running_totals import add_to
 
 pytestmark = pytest.mark.pattern("stateful_merger")
 

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from pyspark.sql import SparkSession
 
-from de_assets.transforms.static_late_data_integrator import integrate_late, is_approximate
+from de_assets.transforms.error_management.static_late_data_integrator import integrate_late, is_approximate
 
 pytestmark = pytest.mark.pattern("static_late_data_integrator")
 

@@ -10,8 +10,17 @@ import pytest
 from pyspark.sql import SparkSession
 from stream_reference import Record, cuts, simulated, verdicts
 
-from de_assets.transforms.stream_judge import VERDICT, VERDICTS, Extent, Rule, State, judge, next_state, totals
-from de_assets.transforms.watermark import Across, Future, Lateness, Stream
+from de_assets.transforms.error_management.stream_judge import (
+    VERDICT,
+    VERDICTS,
+    Extent,
+    Rule,
+    State,
+    judge,
+    next_state,
+    totals,
+)
+from de_assets.transforms.error_management.watermark import Across, Future, Lateness, Stream
 
 STREAM = Stream("source", "position", "arrived", "event")
 RULE = Rule(

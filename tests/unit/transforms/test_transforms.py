@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from de_assets.transforms.distributed_aggregator import cube
-from de_assets.transforms.late_data_detector import split_late
-from de_assets.transforms.sessionizer import sessions
-from de_assets.transforms.slowly_changing_dimension import versions
-from de_assets.transforms.static_joiner import join_reference, join_valid_at
-from de_assets.transforms.windowed_deduplicator import deduplicate
+from de_assets.transforms.data_value.distributed_aggregator import cube
+from de_assets.transforms.data_value.sessionizer import sessions
+from de_assets.transforms.data_value.static_joiner import join_reference, join_valid_at
+from de_assets.transforms.error_management.late_data_detector import split_late
+from de_assets.transforms.error_management.windowed_deduplicator import deduplicate
+from de_assets.transforms.idempotency.slowly_changing_dimension import versions
 
 
 def at(text: str) -> datetime:

@@ -5,7 +5,7 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from de_assets.transforms.visit_parser import parse_visits
+from de_assets.transforms.error_management.visit_parser import parse_visits
 
 pytestmark = pytest.mark.pattern("dead_letter", "wrapper")
 

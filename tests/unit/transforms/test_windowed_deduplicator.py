@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from de_assets.transforms.windowed_deduplicator import LookBack, number_copies
+from de_assets.transforms.error_management.windowed_deduplicator import LookBack, number_copies
 
 pytestmark = pytest.mark.pattern("windowed_deduplicator")
 

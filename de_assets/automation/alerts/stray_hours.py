@@ -1,0 +1,60 @@
+"""Landed hours that the calendar does not have: nothing reads them, so that somebody has to hear of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+
+from de_assets.automation.alerts.alert import PARTITIONS_SHOWN, Alert
+from de_assets.automation.alerts.sinks import AlertSink
+from de_assets.calendar import Calendar
+from de_assets.dataset import pattern_tags
+from de_assets.partitions import CALENDAR, hourly
+from de_assets.sources.landing_zone import LandingZone
+from de_assets.sources.systems import LANDED_VISITS
+
+
+def outside(calendar: Calendar, hours: Collection[datetime], now: datetime) -> list[datetime]:
+    """Those of the hours that the calendar does not have. An open one ends an hour from now, for clocks differ."""
+    end = calendar.end or now + timedelta(hours=1)
+    return sorted(hour for hour in hours if not calendar.start <= hour < end)
+
+
+@dg.sensor(
+    name="visits_outside_calendar",
+    description="Tells the alert sink of landed hours that no partition reads, whenever these are others than before.",
+    minimum_interval_seconds=300,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    tags=pattern_tags("readiness_marker"),
+)
+def visits_outside_calendar(
+    context: dg.SensorEvaluationContext, landing: LandingZone, alert_sink: AlertSink
+) -> dg.SensorResult:
+    """One alert for all of them. Requests nothing: whether they are an error, a person knows."""
+    now = datetime.now(UTC)
+    hours = outside(CALENDAR, landing.arrivals().hours, now)
+    if not hours:
+        return dg.SensorResult(cursor="", skip_reason=f"All landed hours are in the calendar {CALENDAR}.")
+    seen = hashlib.blake2b(repr(hours).encode(), digest_size=12).hexdigest()
+    told = f"{len(hours)} landed hours are outside the calendar {CALENDAR}, from {hours[0]:%Y-%m-%dT%H}."
+    if seen != context.cursor:
+        context.log.error("%s `de land` makes the calendar grow; DE_CALENDAR sets it.", told)
+        alert_sink.deliver(_alert(seen, hours, now))
+    return dg.SensorResult(cursor=seen, skip_reason=told)
+
+
+def _alert(identity: str, hours: list[datetime], now: datetime) -> Alert:
+    return Alert(
+        id=identity,
+        kind="check_failed",
+        severity="ERROR",
+        run_id="none",
+        time=now.isoformat(timespec="seconds"),
+        assets=(LANDED_VISITS.to_user_string(),),
+        partitions=tuple(hour.strftime(hourly.fmt) for hour in hours[:PARTITIONS_SHOWN]),
+        partition_count=len(hours),
+        check="hours_are_in_the_calendar",
+    )

@@ -1,0 +1,1 @@
+"""Partitions whose sources changed after they were computed."""

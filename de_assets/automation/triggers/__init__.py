@@ -1,0 +1,1 @@
+"""Sensors that start runs when something has arrived."""

@@ -1,0 +1,1 @@
+"""Lines that were not understood: listed, decided about, replayed."""

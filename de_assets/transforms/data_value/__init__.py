@@ -1,0 +1,1 @@
+"""Joins, aggregates and sessions."""

@@ -1,0 +1,1 @@
+"""What happens to what is wrong, late, doubled or filtered out."""

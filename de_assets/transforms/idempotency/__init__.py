@@ -1,0 +1,1 @@
+"""What makes it safe to compute again: keys and histories that do not depend on the run."""

@@ -1,0 +1,1 @@
+"""How data gets in: what a source tells becomes rows."""

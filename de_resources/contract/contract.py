@@ -1,0 +1,176 @@
+"""A dataset's contract: one pandera model, compiled into everything that needs to know about its columns.
+
+The model (`pandera.pyspark.DataFrameModel`) is the only place where columns, types, documentation, nullability, value
+rules, keys, owner and personal-data tags are written down:
+
+    class Visits(pa.DataFrameModel):
+        \"\"\"One row per page view.\"\"\"
+        visit_id: T.StringType = pa.Field(nullable=False, description="Identity of the page view")
+        email: T.StringType = pa.Field(nullable=True, description="…", metadata={"personal": True})
+
+        class Config:
+            name = "silver.visits"
+            metadata = {"owner": "team:web", "key": ["visit_id"], "partitioned_by": ["event_hour"],
+                        "rules": {"ends_after_start": "ended_at >= started_at"}}
+
+`Contract.of(Model)` compiles it into a Spark schema, row rules as SQL predicates (for counters, examples and
+constraints), the column schema that Dagster's UI shows, and redaction. Assets name their contract by import path in
+their metadata (`{"contract": "package.module:Model"}`), which keeps the metadata readable and serialisable.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import dagster as dg
+from pandera.pyspark import DataFrameModel
+from pyspark.sql.types import DataType, StructField, StructType
+
+from de_resources.contract.rules import Rule, column_rules
+from de_resources.errors import PermanentError
+
+REDACTED = "•••"
+ROWS = "rows"  # counted beside the rules, and so no name for a rule
+
+
+class AmbiguousRule(PermanentError):
+    """Two rules of one contract with the same name, or one whose name is taken: their counts would run together."""
+
+    def __init__(self, contract: str, rule: str) -> None:
+        self.contract, self.rule = contract, rule
+        super().__init__(
+            f"The contract `{contract}` has more than one rule `{rule}`, or uses the reserved name `{ROWS}`. "
+            "Rename the rule in `Config.metadata['rules']`."
+        )
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: type, documentation, and whether it may be null or holds personal data."""
+
+    name: str
+    type: DataType
+    description: str
+    nullable: bool
+    personal: bool
+    constraints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a dataset promises. `key` identifies a row; `partitioned_by` is the physical layout."""
+
+    name: str
+    description: str
+    owner: str
+    columns: tuple[Column, ...]
+    rules: tuple[Rule, ...]
+    key: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    model: type[DataFrameModel] | None = None
+
+    @classmethod
+    def of(cls, model: type[DataFrameModel]) -> Contract:
+        """Compile a pandera model. Raises `UnknownRule` for a check without SQL, `AmbiguousRule` for a name twice."""
+        return _compile(model)
+
+    @classmethod
+    def load(cls, path: str) -> Contract:
+        """Compile the model named by `package.module:Model`."""
+        return _compile(_import(path))
+
+    @property
+    def path(self) -> str:
+        """The import path by which assets name this contract."""
+        assert self.model is not None  # noqa: S101 - only contracts compiled from a model have a path
+        return f"{self.model.__module__}:{self.model.__qualname__}"
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The columns in their declared order."""
+        return tuple(c.name for c in self.columns)
+
+    @property
+    def personal(self) -> frozenset[str]:
+        """The columns that hold personal data."""
+        return frozenset(c.name for c in self.columns if c.personal)
+
+    def struct_type(self) -> StructType:
+        """The Spark schema. Every field is nullable: nulls are judged by rules, which name and count them all."""
+        return StructType([StructField(c.name, c.type, True, {"comment": c.description}) for c in self.columns])
+
+    def table_schema(self) -> dg.TableSchema:
+        """The column schema for Dagster's UI, with documentation, constraints and personal-data tags."""
+        return dg.TableSchema(columns=[_table_column(c, self.key) for c in self.columns])
+
+    def redact(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy of a row in which personal values are masked; nulls stay visible as nulls."""
+        return {k: REDACTED if k in self.personal and v is not None else v for k, v in row.items()}
+
+
+def _import(path: str) -> type[DataFrameModel]:
+    module, _, name = path.partition(":")
+    model: type[DataFrameModel] = getattr(importlib.import_module(module), name)
+    return model
+
+
+@lru_cache(maxsize=256)
+def _compile(model: type[DataFrameModel]) -> Contract:
+    schema = model.to_schema()
+    options: Mapping[str, Any] = getattr(model.Config, "metadata", None) or {}
+    name = str(schema.name)
+    columns, rules = [], []
+    for column_name, column in schema.columns.items():
+        own = list(column_rules(name, column_name, column))
+        rules += own
+        columns.append(
+            Column(
+                name=column_name,
+                type=column.dtype.type,
+                description=column.description or "",
+                nullable=bool(column.nullable),
+                personal=bool((column.metadata or {}).get("personal")),
+                constraints=tuple(r.label for r in own if r.label),
+            )
+        )
+    rules += [Rule(rule, (), predicate) for rule, predicate in options.get("rules", {}).items()]
+    _require_distinct(name, [r.name for r in rules])
+    return Contract(
+        name=name,
+        description=inspect.cleandoc(model.__doc__ or ""),
+        owner=options.get("owner", ""),
+        columns=tuple(columns),
+        rules=tuple(rules),
+        key=tuple(options.get("key", ())),
+        partitioned_by=tuple(options.get("partitioned_by", ())),
+        properties=dict(options.get("properties", {})),
+        model=model,
+    )
+
+
+def _require_distinct(contract: str, names: list[str]) -> None:
+    taken = {ROWS}
+    for name in names:
+        if name in taken:
+            raise AmbiguousRule(contract, name)
+        taken.add(name)
+
+
+def _table_column(column: Column, key: tuple[str, ...]) -> dg.TableColumn:
+    return dg.TableColumn(
+        name=column.name,
+        type=column.type.simpleString(),
+        description=column.description,
+        constraints=dg.TableColumnConstraints(
+            nullable=column.nullable,
+            unique=key == (column.name,),
+            other=list(column.constraints),
+        ),
+        tags={"personal": ""} if column.personal else None,
+    )

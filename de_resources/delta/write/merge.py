@@ -1,0 +1,361 @@
+"""Merger: insert, update and delete rows by key in one commit, inside one slice, and only where something changed.
+
+The source is compared with the target first (null-safely), so that a replay commits nothing, and so that Delta's MERGE
+receives explicit changes only. Rows that vanished from the source are found by the same comparison, which makes a
+`WHEN NOT MATCHED BY SOURCE` clause - the one that deletes other partitions when it is written carelessly - unnecessary.
+
+Source: pattern *Merger*; Delta's `MERGE INTO`. Null-safe comparison `<=>`: SQL:1999 `IS NOT DISTINCT FROM`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+from uuid import uuid4
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+
+from de_resources.delta.slices import Slice
+from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.write import frames
+from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.key_elsewhere import require_nowhere_else, told
+from de_resources.delta.write.refusals import explained
+from de_resources.errors import PermanentError
+from de_resources.sql.balanced import balanced
+from de_resources.sql.identifiers import identifier
+from de_resources.sql.literals import literal
+
+Vanished = Literal["keep", "delete"]
+Ties = Literal["refuse", "replace"]
+CHANGE = "__de_change"
+"""The column in which a comparison says what has to happen to a row."""
+_COPIES = "__de_copies"
+_NEW = ("insert", "tombstone")
+_APPLIED = (*_NEW, "update", "soft_delete", "delete", "vanished")
+_NOT_IN_SOURCE = ("delete", "vanished")
+_STALE = "coalesce(s.{column} < t.{column}, s.{column} IS NULL AND t.{column} IS NOT NULL)"
+_SESSION_CONF = threading.Lock()
+
+
+@dataclass(frozen=True)
+class MergeRule:
+    """How rows of one key are reconciled.
+
+    `key`: immutable columns that identify a row. `order`: the column that says which of several changes is the last;
+    an older change never overwrites a newer row. `deleted`: boolean column that marks soft-deleted rows; without it a
+    delete removes the row. `vanished`: what happens to rows of the slice that the source no longer has.
+    `insert`/`update`: switch off one half of the upsert. `ties`: what happens to a row that has the same order as the
+    table's and differs: it is refused, or replaces the table's (batches are merged again after a repair).
+
+    A key that comes deleted the first time it is seen is stored as a deleted row where there is an `order`, so that an
+    older insert that comes later does not bring it back. Without an order nobody can tell: it is left out, and a later
+    insert counts.
+    """
+
+    key: tuple[str, ...]
+    order: str | None = None
+    deleted: str | None = None
+    vanished: Vanished = "keep"
+    insert: bool = True
+    update: bool = True
+    ties: Ties = "refuse"
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a merge builds on in place of the table as it is.
+
+    `rows` is compared with; `lay` makes the table hold these rows. It is called once, when nothing is left to refuse.
+    """
+
+    rows: DataFrame
+    lay: Callable[[], None]
+
+
+class UnmergeableRows(PermanentError):
+    """Rows that cannot be merged: a null key, or several last changes of one key that differ, here or in the table."""
+
+    def __init__(self, table: str, problem: str, examples: Sequence[str]) -> None:
+        self.table, self.problem, self.examples = table, problem, examples
+        super().__init__(f"Cannot merge into `{table}`: {problem}: {'; '.join(examples)}. Nothing was written.")
+
+
+class IncomparableColumn(PermanentError):
+    """A column whose values the engine cannot compare, so that nobody can tell whether a row changed."""
+
+    def __init__(self, table: str, column: str, type_: DataType) -> None:
+        self.table, self.column, self.type = table, column, type_
+        super().__init__(
+            f"Cannot merge into `{table}`: the engine compares no values of `{column}`, which is {type_.simpleString()}. "
+            "Nothing was written. Store it as an array of entries (`map_entries`, sorted) or as text, or choose another `mode`."
+        )
+
+
+class UnmergeableLayout(PermanentError):
+    """A table that is stored by a column whose name Delta's MERGE does not find."""
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        self.table, self.columns = table, columns
+        super().__init__(
+            f"Cannot merge into `{table}`: it is stored by {', '.join(map(repr, columns))}, and Delta's MERGE finds no "
+            "partition column with a dot or a back-tick in its name. Nothing was written. Rename the column, or store the "
+            "table without partitions (`partitioned_by`: [])."
+        )
+
+
+def merge(
+    session: SparkSession,
+    table: Table,
+    frame: DataFrame,
+    stamp: Stamp,
+    *,
+    rule: MergeRule,
+    slice_: Slice | None,
+    evolve: bool = False,
+    ground: Ground | None = None,
+) -> Written:
+    """Bring the slice up to date with the frame, in one commit, or none where nothing changed.
+
+    Raises `UnmergeableRows` for null keys and ties, within the frame or with the table, `RowsOutsideSlice` for rows that
+    the run does not own, `KeyElsewhere` for new rows whose key is in a partition that the run does not own,
+    `IncomparableColumn` for a map, `UnmergeableLayout` for a partition column that MERGE does not find.
+    A rerun finds nothing to change and commits nothing. `evolve` lets the table gain columns. `ground` takes the place
+    of the table's present rows.
+    """
+    _require_columns(rule, frame.columns, table.name)
+    _require_comparable(frame.schema, table.name)
+    _require_layout(table)
+    started = time.monotonic()
+    reach("before_write", table.name)
+    with explained(table):
+        table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
+    observation = Observation(f"merge_{uuid4().hex}")
+    source = frames.counted(frames.guard(frame, slice_), table.contract, observation)
+    present = ground.rows if ground else table.read(session)
+    with explained(table, frame, slice_):
+        # The optimizer runs a small local frame here, and with it the guard.
+        changes = compared(source, _target(present, slice_, frame.schema), rule).persist()
+    try:
+        with explained(table, frame, slice_):
+            # The one pass over source and target; the result stays cached for the MERGE.
+            counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
+        _refuse(changes, counts, table, rule)
+        if any(counts.get(kind) for kind in _NEW):
+            require_nowhere_else(changes.where(F.col(CHANGE).isin(*_NEW)), present, table, rule.key, slice_)
+        # The engine drops the branches of an empty source from its plan, and the observation with them.
+        empty = set(counts) <= set(_NOT_IN_SOURCE)
+        rows, violations = frames.nothing_observed(table.contract) if empty else frames.observed(observation)
+        counts.pop("same", None)
+        if ground is not None:
+            ground.lay()
+        if not any(counts.get(kind) for kind in _APPLIED):
+            log = table.log()
+            version = log.version if log else 0
+            return Written(
+                version, None, rows, violations, time.monotonic() - started, skipped="nothing changed", changes=counts
+            )
+        reach("before_commit", table.name)
+        statement = _statement(table, changes, rule, slice_, evolve)
+        _apply(session, table, statement, changes.where(F.col(CHANGE).isin(*_APPLIED)), stamp)
+    finally:
+        changes.unpersist()
+    reach("after_commit", table.name)
+    log = table.log()
+    commit = log.find(attempt=stamp.attempt) if log else None
+    if commit is None:
+        raise PermanentError(f"The merge into `{table.name}` reported success but its commit is not in the log.")
+    return Written(commit.version, commit, rows, violations, time.monotonic() - started, changes=counts)
+
+
+def _apply(session: SparkSession, table: Table, statement: str, changes: DataFrame, stamp: Stamp) -> None:
+    with explained(table), _user_metadata(session, stamp.text()):
+        session.sql(statement, changes=changes)
+
+
+def _require_columns(rule: MergeRule, columns: Sequence[str], table: str) -> None:
+    if not rule.key:
+        raise PermanentError(f"`{table}` is merged but declares no key. Name it in the contract or in `merge_keys`.")
+    missing = [c for c in (*rule.key, rule.order, rule.deleted) if c is not None and c not in columns]
+    if missing:
+        raise PermanentError(
+            f"The merge into `{table}` needs {', '.join(missing)}, and the frame has {', '.join(columns)}. "
+            "Correct the key, `merge_order` or `merge_deleted`."
+        )
+
+
+def _require_layout(table: Table) -> None:
+    log = table.log()
+    unfit = [c for c in (log.partition_columns() if log else table.partitioned_by) if "." in c or "`" in c]
+    if unfit:
+        raise UnmergeableLayout(table.name, unfit)
+
+
+def _require_comparable(schema: StructType, table: str) -> None:
+    for field in schema.fields:
+        if _incomparable(field.dataType):
+            raise IncomparableColumn(table, field.name, field.dataType)
+
+
+def _incomparable(type_: DataType) -> bool:
+    """Whether the type is one without equality, or has one inside."""
+    match type_:
+        case StructType():
+            return any(_incomparable(f.dataType) for f in type_.fields)
+        case ArrayType():
+            return _incomparable(type_.elementType)
+    return isinstance(type_, MapType | VariantType)
+
+
+def _target(target: DataFrame, slice_: Slice | None, schema: StructType) -> DataFrame:
+    """The slice as it is. Columns that the table is about to gain are null in it."""
+    if slice_ is not None:
+        target = target.where(F.expr(slice_.predicate(target.schema)))
+    gained = {f.name: F.lit(None).cast(f.dataType) for f in schema if f.name not in target.columns}
+    return target.withColumns(gained) if gained else target
+
+
+def compared(source: DataFrame, target: DataFrame, rule: MergeRule) -> DataFrame:
+    """The source's last row per key, and vanished target rows, each with what has to happen to it.
+
+    Rows that are the same stay in: a plan whose result is empty loses its observation.
+    """
+    columns = source.columns
+    last = _last_per_key(source, rule)
+    mine, theirs = last.alias("s"), target.alias("t")
+    same_key = balanced(Column.__and__, (_c("s", k) == _c("t", k) for k in rule.key))
+    joined = mine.join(theirs, same_key, "left").select(
+        *(_c("s", c) for c in columns), _kind(columns, rule).alias(CHANGE)
+    )
+    if rule.vanished == "keep":
+        return joined
+    # Rows that are soft-deleted already have vanished before.
+    alive = F.lit(True) if rule.deleted is None else ~F.coalesce(_c("t", rule.deleted), F.lit(False))
+    gone = theirs.where(alive).join(mine, same_key, "left_anti")
+    kept = [F.lit(True).alias(c) if c == rule.deleted else F.col(identifier(c)) for c in columns]
+    vanished = gone.select(*kept, F.lit("delete" if rule.deleted is None else "vanished").alias(CHANGE))
+    return joined.unionByName(vanished)
+
+
+def _last_per_key(source: DataFrame, rule: MergeRule) -> DataFrame:
+    """Reduce several changes of one key to the last; exact repetitions are one. What still differs is a tie."""
+    keys = [F.col(identifier(k)) for k in rule.key]
+    last = source
+    if rule.order is not None:
+        newest_first = Window.partitionBy(*keys).orderBy(F.col(identifier(rule.order)).desc_nulls_last())
+        last = source.withColumn(_COPIES, F.rank().over(newest_first)).where(F.col(_COPIES) == 1)
+    last = last.drop(_COPIES).dropDuplicates(source.columns)
+    return last.withColumn(_COPIES, F.count(F.lit(1)).over(Window.partitionBy(*keys)))
+
+
+def _kind(columns: Sequence[str], rule: MergeRule) -> Column:
+    matched = _c("t", rule.key[0]).isNotNull()
+    null_key = balanced(Column.__or__, (_c("s", k).isNull() for k in rule.key))
+    deleted, was_deleted = (
+        F.lit(False) if rule.deleted is None else F.coalesce(_c(side, rule.deleted), F.lit(False)) for side in "st"
+    )
+    # Half an upsert has no use for it: without inserts nothing can come back, without updates no delete counts.
+    remembered = rule.order is not None and rule.insert and rule.update
+    return (
+        F.when(null_key, "null_key")
+        .when(F.col(f"s.{_COPIES}") > 1, "tie")
+        .when(~matched & deleted, "tombstone" if remembered else "arrived_deleted")
+        .when(~matched, "insert" if rule.insert else "ignored")
+        .when(_same([c for c in columns if c not in rule.key]), "same")
+        .when(_stale(rule), "stale")
+        .when(~F.lit(rule.update), "ignored")
+        .when(_contradicts(columns, rule), "contradiction")
+        .when(deleted & ~was_deleted, "soft_delete")
+        .otherwise("update")
+    )
+
+
+def _stale(rule: MergeRule) -> Column:
+    """Whether the source's row is older than the target's. One without an order is older than one that has it."""
+    if rule.order is None:
+        return F.lit(False)
+    return F.expr(_STALE.format(column=identifier(rule.order)))
+
+
+def _contradicts(columns: Sequence[str], rule: MergeRule) -> Column:
+    """Whether a row that differs from the target's says the same order, so that neither is the last."""
+    if rule.order is None or rule.ties == "replace":
+        return F.lit(False)
+    same_order = _c("s", rule.order).eqNullSafe(_c("t", rule.order))
+    if rule.deleted is None or rule.vanished == "keep":
+        return same_order
+    # A row that vanished was marked with the order that it had, and comes back as it was.
+    revived = _c("t", rule.deleted) & ~F.coalesce(_c("s", rule.deleted), F.lit(False))
+    as_it_was = _same([c for c in columns if c not in (*rule.key, rule.deleted)])
+    return same_order & ~F.coalesce(revived & as_it_was, F.lit(False))
+
+
+def _same(columns: Sequence[str]) -> Column:
+    """Whether source and target agree on the columns, nulls included."""
+    return balanced(Column.__and__, [_c("s", c).eqNullSafe(_c("t", c)) for c in columns] or [F.lit(True)])
+
+
+def _c(alias: str, column: str) -> Column:
+    return F.col(f"{alias}.{identifier(column)}")
+
+
+def _refuse(changes: DataFrame, counts: Mapping[str, int], table: Table, rule: MergeRule) -> None:
+    problems = {
+        "null_key": f"{counts.get('null_key', 0)} row(s) have no {' and '.join(rule.key)}",
+        "tie": "several different rows share the key"
+        + (f" and the newest `{rule.order}`" if rule.order else "; declare an ordering column, or deduplicate"),
+        "contradiction": f"{counts.get('contradiction', 0)} row(s) have the `{rule.order}` of the table's row and other "
+        "content; correct the source, or let the batch replace it by `merge_ties`: `replace`",
+    }
+    hidden = table.contract.personal if table.contract else frozenset()
+    for kind, problem in problems.items():
+        if counts.get(kind):
+            keys = changes.where(F.col(CHANGE) == kind).select(*map(identifier, rule.key)).distinct().limit(5).collect()
+            shown = [told(row, rule.key, hidden) for row in keys]
+            raise UnmergeableRows(table.name, problem, sorted(shown))
+
+
+def _statement(table: Table, changes: DataFrame, rule: MergeRule, slice_: Slice | None, evolve: bool) -> str:
+    columns = [c for c in changes.columns if c != CHANGE]
+    on = " AND ".join(f"t.{identifier(k)} = s.{identifier(k)}" for k in rule.key)
+    if slice_ is not None:
+        # The slice in the match condition lets Delta skip the files of other partitions, and their concurrent writers.
+        on += f" AND ({slice_.predicate(changes.schema, 't.')})"
+    assignments = ", ".join(f"{identifier(c)} = s.{identifier(c)}" for c in columns if c not in rule.key)
+    names = ", ".join(map(identifier, columns))
+    values = ", ".join(f"s.{identifier(c)}" for c in columns)
+    # A row that somebody else inserted since the comparison is matched now: it is updated, unless theirs is newer.
+    kinds = ["update", "soft_delete", "vanished", *(_NEW if rule.update else [])]
+    newer = "" if rule.order is None else f" AND NOT ({_STALE.format(column=identifier(rule.order))})"
+    updated = f"s.{CHANGE} IN ({', '.join(map(literal, kinds))})"
+    clauses = [
+        f"WHEN MATCHED AND s.{CHANGE} = 'delete' THEN DELETE",
+        *([f"WHEN MATCHED AND {updated}{newer} THEN UPDATE SET {assignments}"] if assignments else []),
+        f"WHEN NOT MATCHED AND s.{CHANGE} IN ({', '.join(map(literal, _NEW))}) THEN INSERT ({names}) VALUES ({values})",
+    ]
+    evolution = "WITH SCHEMA EVOLUTION " if evolve else ""
+    head, tail = f"MERGE {evolution}INTO {table.sql} t USING ", f" s ON {on} {' '.join(clauses)}"
+    # Python fills `{changes}`, so that the braces of a location or a name have to be doubled.
+    return f"{_doubled(head)}{{changes}}{_doubled(tail)}"
+
+
+def _doubled(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+@contextmanager
+def _user_metadata(session: SparkSession, text: str) -> Iterator[None]:
+    """MERGE takes its commit metadata from the session only, which threads of one process share."""
+    key = "spark.databricks.delta.commitInfo.userMetadata"
+    with _SESSION_CONF:
+        session.conf.set(key, text)
+        try:
+            yield
+        finally:
+            session.conf.unset(key)

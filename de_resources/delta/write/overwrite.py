@@ -1,0 +1,108 @@
+"""Data Overwrite: replace one slice of a table, or the whole table, in one commit.
+
+Source: pattern *Data Overwrite*; Delta's `replaceWhere` and `txnAppId`/`txnVersion`.
+"""
+
+from __future__ import annotations
+
+import time
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+
+from de_resources.delta.slices import Slice
+from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.write import frames
+from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.refusals import explained
+from de_resources.errors import PermanentError
+
+
+def replace(
+    session: SparkSession,
+    table: Table,
+    frame: DataFrame,
+    stamp: Stamp,
+    *,
+    slice_: Slice | None,
+    evolve: bool = False,
+    replace_schema: bool = False,
+    gathered: bool = False,
+) -> Written:
+    """Make the slice hold exactly the frame's rows; without a slice, the whole table.
+
+    One commit; readers see the old rows or the new ones. An empty frame empties the slice. Rows outside are refused
+    (`RowsOutsideSlice`) and nothing is written. `evolve` lets the table gain columns, `replace_schema` replaces the
+    schema and is for whole tables only. `gathered` promises that the frame's tasks hold few partitions each: its rows
+    are then written where they are, instead of being brought together by partition first. A rerun leaves the same rows;
+    a retry of a write that did commit is skipped.
+    """
+    if replace_schema and slice_ is not None:
+        raise PermanentError(
+            f"`{table.name}` is partitioned: replacing its schema would rewrite partitions that this run does not own. "
+            "Use `schema_mode`: `merge`, or drop the table and backfill it."
+        )
+    options = {"txnAppId": stamp.application, "txnVersion": "1", "userMetadata": stamp.text(), **table.spark_options}
+    if slice_ is not None:
+        options["replaceWhere"] = slice_.predicate(frame.schema)
+        # Where any task may hold any partition, each would leave a small file in each.
+        options["optimizeWrite"] = "true" if len(slice_.keys) > 1 and not gathered else "false"
+    if evolve:
+        options["mergeSchema"] = "true"
+    if replace_schema:
+        options["overwriteSchema"] = "true"
+    return _write(session, table, frame, stamp, slice_, "overwrite", options)
+
+
+def append(
+    session: SparkSession,
+    table: Table,
+    frame: DataFrame,
+    stamp: Stamp,
+    *,
+    slice_: Slice | None,
+    evolve: bool = False,
+) -> Written:
+    """Add the frame's rows. Rows outside the slice are refused. A retry within a run is skipped; a new run appends."""
+    options = {"txnAppId": stamp.application, "txnVersion": "1", "userMetadata": stamp.text(), **table.spark_options}
+    if evolve:
+        options["mergeSchema"] = "true"
+    return _write(session, table, frame, stamp, slice_, "append", options)
+
+
+def _write(
+    session: SparkSession,
+    table: Table,
+    frame: DataFrame,
+    stamp: Stamp,
+    slice_: Slice | None,
+    mode: str,
+    options: dict[str, str],
+) -> Written:
+    started = time.monotonic()
+    reach("before_write", table.name)
+    with explained(table):
+        table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
+    observation = Observation(f"write_{uuid4().hex}")
+    guarded = frames.counted(frames.guard(frame, slice_), table.contract, observation)
+    reach("before_commit", table.name)
+    with explained(table, frame, slice_):
+        guarded.write.format("delta").mode(mode).options(**options).save(table.uri)
+    reach("after_commit", table.name)
+    return _confirmed(table, stamp, observation, time.monotonic() - started)
+
+
+def _confirmed(table: Table, stamp: Stamp, observation: Observation, seconds: float) -> Written:
+    """Ask the log what happened: an engine that skipped a known transaction reports success as well."""
+    log = table.log()
+    if log is None:
+        raise PermanentError(f"`{table.name}` vanished while it was written. Restore it, then run again.")
+    commit = log.find(attempt=stamp.attempt)
+    if commit is None:
+        earlier = log.find(origin=stamp.origin, writer=stamp.writer, slice=stamp.slice)
+        version = earlier.version if earlier else log.version
+        reason = f"this run had already committed the slice as version {version}; nothing was repeated"
+        return Written(version, earlier, None, None, seconds, skipped=reason, repeated=True)
+    # Only a write that ran has an observation; asking for it after a skipped one would wait for ever.
+    rows, violations = frames.observed(observation)
+    return Written(commit.version, commit, rows, violations, seconds)

@@ -1,0 +1,164 @@
+"""Draining a stream into a Delta table: everything that is there now, then stop (a scheduled increment).
+
+The checkpoint lies inside the table's folder, so that both are kept or removed together. Delta's sink commits each
+micro-batch once, by query id and batch id, so that a replayed batch after a crash adds nothing.
+
+Source: pattern *Checkpointer*; Structured Streaming's `availableNow` trigger; Delta's streaming sink.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.write import frames
+from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.refusals import explained
+from de_resources.engine_errors import BROKEN_CALLS, ENGINE_ERRORS
+from de_resources.errors import PermanentError
+from de_resources.stream_source import AnotherSource, StreamSource, require_same
+
+CHECKPOINT = "_checkpoint"
+_OBSERVATION = "write"
+# The engine tells of the last 100 micro-batches unless it is asked for more. Setting it again changes nothing.
+_PROGRESS_KEPT = ("spark.sql.streaming.numRecentProgressUpdates", "100000")
+# What Spark's Kafka source says of partitions that are gone or shorter than they were.
+_LOST = re.compile(
+    "|".join(
+        (
+            r"Partitions .* have been deleted",
+            r"Cannot find initial offsets for partitions [^.]*",
+            r"Partition \S+ offset was changed from \d+ to \d+",
+            r"Starting offset for \S+ was \d+ but consumer reset to \d+",
+            r"Could not read records in offset [^.]*",
+            r"Added partition \S+ starts from \d+ instead of 0",
+            r"The resolved start offset \d+ is greater than the resolved end offset \d+ for topic \S+ partition \d+",
+        )
+    )
+)
+
+
+class SourceLost(PermanentError):
+    """The stream's source was made anew, or has removed what was not read yet."""
+
+    def __init__(self, table: str, checkpoint: str, reason: str) -> None:
+        self.table, self.checkpoint, self.reason = table, checkpoint, reason
+        super().__init__(
+            f"The source of `{table}` does not have what comes next: {reason}. Nothing was written, what was read before "
+            f"stays. When its producer has made up for what is missing, remove {checkpoint}: the next run then reads all "
+            "that the source holds, from its beginning."
+        )
+
+
+def drain(
+    session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp, source: StreamSource | None = None
+) -> Written:
+    """Append what the stream holds that no earlier run has read.
+
+    The write's details are `stream/from` and `stream/to`, the source's own offsets, and `stream/batches`. A rerun
+    without new input commits nothing. A killed run is continued by the next one, without loss and without repetition.
+    `source` says whose offsets the checkpoint has, where the engine cannot tell by itself: a topic. It is told as
+    `stream/source`, also that it was adopted for a checkpoint that did not know it.
+    Raises `SourceLost` when the source no longer has what comes next, or is another one, and `SourceAway` when it
+    does not answer; what was read stays. Rows and violations are of all micro-batches; where the engine did not tell of
+    one, both are unknown (None) and never too low.
+    """
+    started = time.monotonic()
+    reach("before_write", table.name)
+    with explained(table):
+        table.create_if_missing(session, frame.schema)
+    counted = frame.observe(_OBSERVATION, *frames.counters(table.contract))
+    checkpoint = f"{table.uri}/{CHECKPOINT}"
+    followed = identify(session, table.name, checkpoint, source) if source else {}
+    reach("before_commit", table.name)
+    log = table.log()
+    before = log.version if log else 0
+    session.conf.set(*_PROGRESS_KEPT)
+    with explained(table):
+        query = (
+            counted.writeStream.format("delta")
+            .outputMode("append")
+            .options(**table.spark_options, userMetadata=stamp.text(), checkpointLocation=checkpoint)
+            .trigger(availableNow=True)
+            .start(table.uri)
+        )
+        await_end(query, table.name, checkpoint)
+    reach("after_commit", table.name)
+    written = _written(table, stamp, before, query.recentProgress, time.monotonic() - started)
+    return replace(written, details={**written.details, **followed})
+
+
+def identify(session: SparkSession, output: str, checkpoint: str, source: StreamSource) -> dict[str, str]:
+    """What the stream follows, as metadata: `stream/source`. Raises `SourceLost` where the checkpoint is about another one."""
+    try:
+        adopted = require_same(session, checkpoint, source)
+    except AnotherSource as error:
+        raise SourceLost(output, checkpoint, str(error)) from error
+    return {
+        "stream/source": f"{source}, adopted: the checkpoint did not say whose offsets it has"
+        if adopted
+        else str(source)
+    }
+
+
+def await_end(query: StreamingQuery, output: str, checkpoint: str) -> None:
+    """Wait until the stream has read what there is. Raises `SourceLost`, and the engine's own error for other failures."""
+    try:
+        query.awaitTermination()
+    except ENGINE_ERRORS as error:
+        lost = _LOST.search(str(error))
+        if lost is None:
+            raise
+        raise SourceLost(output, checkpoint, lost.group(0)) from error
+    finally:
+        # Where the engine is gone, stopping fails as well, with words that would hide the failure.
+        with suppress(*BROKEN_CALLS):
+            query.stop()
+
+
+def _written(table: Table, stamp: Stamp, before: int, progress: Sequence[Any], seconds: float) -> Written:
+    batches = [p for p in progress if p.numInputRows]
+    log = table.log()
+    version = log.version if log else 0
+    commits = [c for c in log.commits(version - before) if c.stamp == json.loads(stamp.text())] if log else []
+    if not batches and not commits:
+        return Written(version, None, 0, None, seconds, skipped="nothing new at the source")
+    rows, violations = _totals(batches) if len(batches) >= len(commits) else (None, None)
+    positions: dict[str, str | int] = {"stream/batches": max(len(batches), len(commits))}
+    if batches:
+        positions["stream/from"] = str(batches[0].sources[0].startOffset)
+        positions["stream/to"] = str(batches[-1].sources[0].endOffset)
+    return Written(version, commits[0] if commits else None, rows, violations, seconds, details=positions)
+
+
+def _totals(batches: Sequence[Any]) -> frames.Counters:
+    """Rows, and violations by rule, of these micro-batches; unknown where one of them was not counted."""
+    totals: Counter[str] = Counter()
+    for batch in batches:
+        observed = _observed(batch)
+        if not observed:
+            return None, None
+        totals.update({k: int(v or 0) for k, v in observed.items()})
+    return frames.split_counters(totals)
+
+
+def _observed(batch: Any) -> Mapping[str, Any]:
+    """The counters of one batch by name. Over Connect the row comes as its values beside a description of its schema."""
+    row = batch.observedMetrics.get(_OBSERVATION)
+    if row is None:
+        return {}
+    values: dict[str, Any] = row.asDict()
+    if set(values) != {"values", "schema"}:
+        return values
+    names = [field["name"] for field in values["schema"]["fields"]]
+    return dict(zip(names, values["values"], strict=True))

@@ -1,0 +1,139 @@
+"""A stream into a topic, exactly once: micro-batches through a `TopicWriter`, until all that is there was read.
+
+The engine's checkpoint fixes which records a micro-batch has before it is written, and repeats the last one after a crash
+under the same id: what `TopicWriter` asks for. The frame must be computed from the source alone: a micro-batch with a
+clock or a random number in it is another one when it is repeated.
+
+A micro-batch is fetched to the engine's driver, partition by partition, and written from one process there: never from
+the tasks, each of which would have a transaction that ends apart from the others'. Memory is bounded by the source's
+`maxOffsetsPerTrigger` (`topic_stream(..., at_most=...)`), and so is the time that a transaction stays open. Over Spark
+Connect the writing process is the server's own Python worker, which has to be able to import this package.
+
+Source: patterns *Transactional Writer* and *Checkpointer*; Structured Streaming's `foreachBatch`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from de_resources.delta.write.stream import await_end, identify
+from de_resources.engine_errors import ENGINE_ERRORS
+from de_resources.errors import PermanentError, TransientError
+from de_resources.kafka.writer import KeyedRecord, Progress, TopicOutput, TopicWriter, progress
+from de_resources.stream_source import StreamSource, has_begun
+
+# The last line of a Python error inside the engine's own.
+_OURS = re.compile(r"^de_resources\.[\w.]+: (?P<said>.+)$", re.MULTILINE)
+
+
+class CheckpointLost(PermanentError):
+    """A topic that was filled by a stream whose checkpoint is not there any more."""
+
+    def __init__(self, output: TopicOutput, checkpoint: str) -> None:
+        self.output, self.checkpoint = output, checkpoint
+        super().__init__(
+            f"`{output.application}` has written batches to `{output.topic}`, but its checkpoint {checkpoint} is gone: to read "
+            "the source from its beginning would double them, so nothing was written. Restore the checkpoint. To begin "
+            f"again, delete the consumer group `{output.group}` and make the topic anew."
+        )
+
+
+class StreamStopped(TransientError):
+    """A micro-batch that could not be written."""
+
+    def __init__(self, output: TopicOutput, reason: str) -> None:
+        self.output, self.reason = output, reason
+        super().__init__(
+            f"The stream `{output.application}` into `{output.topic}` stopped: {reason} The next run repeats the micro-batch."
+        )
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What a run wrote. `skipped`: partitions that had the first micro-batch already, which the run before left half done.
+
+    `start` and `end` are the source's own offsets; None where it had nothing new. `source` says whose they are, and that it was
+    adopted for a checkpoint that did not know.
+    """
+
+    batches: int
+    records: int
+    skipped: tuple[int, ...]
+    start: str | None = None
+    end: str | None = None
+    source: str | None = None
+
+
+def drain_into_topic(
+    session: SparkSession, records: DataFrame, output: TopicOutput, checkpoint: str, source: StreamSource | None = None
+) -> Drained:
+    """Write what the streaming frame (columns `key`, `value`) holds that no earlier run has written, then stop.
+
+    A rerun without new input writes nothing. A killed run is continued by the next one, without loss and repetition.
+    `source` is what the frame reads, where its offsets do not say which one it is: a topic.
+
+    Raises:
+        CheckpointLost: the checkpoint is gone, and the topic is not empty.
+        SourceLost: the source no longer has what comes next, or is another one; what was written stays.
+        StreamStopped: a micro-batch was not taken, with the reason.
+        TopicMissing, WriterFenced, TopicWriteInterrupted: as `TopicWriter`.
+    """
+    # Also ends what a killed predecessor has left open, though there may be no batch to write.
+    with TopicWriter(output) as writer:
+        before = writer.progress
+        if any(each.next_batch for each in before.values()) and not has_begun(session, checkpoint):
+            raise CheckpointLost(output, checkpoint)
+        followed = identify(session, output.topic, checkpoint, source) if source else {}
+        writer.renew()
+    query = (
+        records.select("key", "value")
+        .writeStream.foreachBatch(partial(_write_batch, output))
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        await_end(query, output.topic, checkpoint)
+    except ENGINE_ERRORS as error:
+        ours = _OURS.findall(str(error))
+        if ours:
+            raise StreamStopped(output, ours[-1]) from error
+        raise
+    return replace(_drained(before, progress(output), query.recentProgress), source=followed.get("stream/source"))
+
+
+def _write_batch(output: TopicOutput, frame: DataFrame, batch: int) -> None:
+    """One micro-batch. Runs in the driver; over Connect in a process of the server, which imports it from here."""
+    with TopicWriter(output) as writer:
+        writer.write(batch, _fetched(frame))
+
+
+def _fetched(frame: DataFrame) -> Iterator[KeyedRecord]:
+    for key, value in frame.toLocalIterator():
+        yield KeyedRecord(_bytes(key), _bytes(value))
+
+
+def _bytes(value: str | bytes | bytearray | None) -> bytes | None:
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _drained(before: Mapping[int, Progress], after: Mapping[int, Progress], told: Sequence[Any]) -> Drained:
+    """The difference that the run made in the topic; the engine only tells the source's offsets."""
+    if not told:
+        return Drained(0, 0, ())
+    first = int(told[0].batchId)
+    return Drained(
+        batches=max(each.next_batch for each in after.values()) - first,
+        records=sum(after[p].records - each.records for p, each in before.items()),
+        skipped=tuple(p for p, each in before.items() if each.next_batch > first),
+        start=str(told[0].sources[0].startOffset),
+        end=str(told[-1].sources[0].endOffset),
+    )

@@ -1,0 +1,224 @@
+"""A slice of several PostgreSQL tables and the row that says where it came from, in one transaction.
+
+Pattern: Transactional Writer. Readers see the slice of all tables as the load before left it, or as this one does, and
+`loads` tells which. The load's row is written first: it is also the lock of the slice, so that a second load of the same
+slice waits until the first has committed, and then replaces what it wrote; other slices go on meanwhile. A rerun leaves
+the same rows. What fails or is killed at any point leaves nothing, in any of the tables.
+
+One process writes all of it: tasks that each commit a table or a part, and are tried again one by one, leave halves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import psycopg2
+from psycopg2.errors import DependentObjectsStillExist
+from psycopg2.extensions import cursor
+from psycopg2.extras import execute_values
+from psycopg2.sql import SQL, Composable, Composed, Identifier
+
+from de_resources.contract import Contract
+from de_resources.delta.write.crash_points import reach
+from de_resources.errors import PermanentError, TransientError
+from de_resources.postgres import PostgresDatabase
+from de_resources.postgres.creation import create_missing
+
+LOADS = "loads"
+REFUSALS = (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError, DependentObjectsStillExist)
+"""What is wrong with the rows or the tables, and would be so again."""
+_TYPES = {
+    "string": "text",
+    "int": "integer",
+    "bigint": "bigint",
+    "double": "double precision",
+    "boolean": "boolean",
+    "date": "date",
+    "timestamp": "timestamptz",
+}
+_LOADS_TABLE = """
+    CREATE TABLE {} (dataset text, slice text, run_id text NOT NULL, attempt integer NOT NULL,
+    rows jsonb NOT NULL, loaded_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (dataset, slice))
+"""
+_LOAD = """
+    INSERT INTO {} (dataset, slice, run_id, attempt, rows) VALUES (%s, %s, %s, %s, %s)
+    ON CONFLICT (dataset, slice) DO UPDATE SET run_id = excluded.run_id, attempt = excluded.attempt,
+    rows = excluded.rows, loaded_at = now()
+"""
+
+
+class NoSuchColumnType(PermanentError):
+    """A column of a contract that has no counterpart in the database."""
+
+    def __init__(self, table: str, column: str, type_: str) -> None:
+        self.table, self.column, self.type = table, column, type_
+        super().__init__(
+            f"The column `{column}` of `{table}` has the type {type_}, which is not written to PostgreSQL. Take one of "
+            f"{', '.join(_TYPES)} in its contract, or flatten it."
+        )
+
+
+class RowOutsideSlice(PermanentError):
+    """A row that a rerun of its slice would not replace."""
+
+    def __init__(self, table: str, column: str, slice_: object, found: object) -> None:
+        self.table, self.column, self.slice, self.found = table, column, slice_, found
+        super().__init__(
+            f"A row for `{table}` has `{column}` = {found}, but the load is that of {slice_}: a rerun would not replace it. "
+            "Nothing was written. Filter the rows by their slice."
+        )
+
+
+class LoadRefused(PermanentError):
+    """A load with rows that the database does not take."""
+
+    def __init__(self, dataset: str, slice_: object, reason: str) -> None:
+        self.dataset, self.slice, self.reason = dataset, slice_, reason
+        super().__init__(
+            f"The database refused the load of `{dataset}` for {slice_}: {reason}. All of it was rolled back, readers see what "
+            "was there before. Correct the rows, or migrate the tables to their contract, then run again."
+        )
+
+
+class LoadInterrupted(TransientError):
+    """A load that the database did not finish."""
+
+    def __init__(self, dataset: str, slice_: object, reason: str) -> None:
+        self.dataset, self.slice, self.reason = dataset, slice_, reason
+        super().__init__(
+            f"The load of `{dataset}` for {slice_} was interrupted ({reason}). It is visible as a whole or not at all. Look at "
+            "`de status`, then run again: a rerun leaves one copy in either case."
+        )
+
+
+def sql_columns(contract: Contract) -> tuple[tuple[str, str], ...]:
+    """A contract's columns with their SQL types. Raises `NoSuchColumnType`."""
+    columns = []
+    for column in contract.columns:
+        spark_type = column.type.simpleString()
+        if spark_type not in _TYPES:
+            raise NoSuchColumnType(contract.name, column.name, spark_type)
+        columns.append((column.name, _TYPES[spark_type] + ("" if column.nullable else " NOT NULL")))
+    return tuple(columns)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table (`schema.name`), its columns with their SQL types, its key, and the column that tells a row's slice."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    key: tuple[str, ...]
+    slice_column: str
+
+    @classmethod
+    def of(cls, contract: Contract) -> Relation:
+        """The table that a contract describes, sliced by the one column it is partitioned by. Raises `NoSuchColumnType`."""
+        (slice_column,) = contract.partitioned_by
+        return cls(contract.name, sql_columns(contract), contract.key, slice_column)
+
+    @property
+    def identifier(self) -> Identifier:
+        """Its quoted name."""
+        return Identifier(*self.name.split("."))
+
+    def definition(self) -> Composed:
+        """The statement that creates it."""
+        columns = [SQL("{} " + type_).format(Identifier(name)) for name, type_ in self.columns]
+        return SQL("CREATE TABLE {} ({}, PRIMARY KEY ({}))").format(
+            self.identifier, _listed(columns), _listed(map(Identifier, self.key))
+        )
+
+
+@dataclass(frozen=True)
+class Load:
+    """Which dataset (`schema.name`) is loaded by which run; attempts of the run count from 1."""
+
+    dataset: str
+    run_id: str
+    attempt: int = 1
+
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def write_slice(
+    database: PostgresDatabase, load: Load, slice_: str | date, tables: Mapping[Relation, Rows]
+) -> dict[str, int]:
+    """Replace the slice in all tables, and the load's row in `<schema>.loads`; returns the rows per table.
+
+    Tables that are absent are created first; existing ones are not changed. No rows for a table empty its slice.
+
+    Raises:
+        RowOutsideSlice: a row belongs to another slice; nothing was written.
+        LoadRefused: a row violates a constraint, or a table is not as declared; all was rolled back.
+        LoadInterrupted: the connection broke, or two loads lock each other; visible as a whole or not at all.
+        ServiceUnavailable: no connection.
+    """
+    for relation, rows in tables.items():
+        _require_inside(relation, slice_, rows)
+    counts = {relation.name: len(rows) for relation, rows in tables.items()}
+    with explained(load.dataset, slice_):
+        _create_missing(database, load, tables)
+        with database.connect() as session, session.cursor() as statement:
+            reach("before_write", load.dataset)
+            values = (load.dataset, str(slice_), load.run_id, load.attempt, json.dumps(counts))
+            statement.execute(SQL(_LOAD).format(_loads(load)), values)
+            for relation, rows in tables.items():
+                _replace(statement, relation, slice_, rows)
+                reach("before_commit", relation.name)
+    reach("after_commit", load.dataset)
+    return counts
+
+
+def _require_inside(relation: Relation, slice_: str | date, rows: Rows) -> None:
+    for row in rows:
+        if row[relation.slice_column] != slice_:
+            raise RowOutsideSlice(relation.name, relation.slice_column, slice_, row[relation.slice_column])
+
+
+def _create_missing(database: PostgresDatabase, load: Load, tables: Iterable[Relation]) -> None:
+    """A transaction of its own: others who create something wait until it ends."""
+    loads = (_loads(load), SQL(_LOADS_TABLE).format(_loads(load)))
+    with database.connect() as session, session.cursor() as statement:
+        create_missing(statement, [loads, *((table.identifier, table.definition()) for table in tables)])
+
+
+def _replace(statement: cursor, relation: Relation, slice_: str | date, rows: Rows) -> None:
+    where = SQL("DELETE FROM {} WHERE {} = %s").format(relation.identifier, Identifier(relation.slice_column))
+    statement.execute(where, (slice_,))
+    names = [name for name, _ in relation.columns]
+    into = SQL("INSERT INTO {} ({}) VALUES %s").format(relation.identifier, _listed(map(Identifier, names)))
+    execute_values(statement, into, [[row[name] for name in names] for row in rows], page_size=1000)
+
+
+def _loads(load: Load) -> Identifier:
+    return Identifier(load.dataset.split(".")[0], LOADS)
+
+
+def _listed(parts: Iterable[Composable]) -> Composed:
+    return SQL(", ").join(parts)
+
+
+@contextmanager
+def explained(dataset: str, slice_: object) -> Iterator[None]:
+    """Raise `LoadRefused` or `LoadInterrupted` for what the database says about a change, without a value of a row."""
+    try:
+        yield
+    except REFUSALS as error:
+        # Without the details, which hold values of the row.
+        raise LoadRefused(dataset, slice_, reason_of(error)) from None
+    except psycopg2.Error as error:
+        raise LoadInterrupted(dataset, slice_, reason_of(error)) from error
+
+
+def reason_of(error: psycopg2.Error) -> str:
+    """What the server said, without values of rows."""
+    if isinstance(error, psycopg2.DataError):
+        return f"{type(error).__name__}, SQLSTATE {error.pgcode}"  # its text quotes the value
+    return error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
