@@ -22,10 +22,10 @@ SECONDS = 60
 
 def _says_it_once(report: Report, error: str) -> None:
     assert report.status == 0, report.output[-3000:]
-    first, *others = report.runs[0]["retried"]
-    assert first.startswith(f"de_resources.spark.{error}"), first
     (reason,) = report.runs[0]["failures"].values()
-    for again in (*others, reason):
+    first, *others = (*report.runs[0]["retried"], reason)
+    assert first.startswith(f"de_resources.spark.{error}"), first
+    for again in others:
         assert again.startswith("de_resources.spark.EngineUnreachable"), "each attempt asks for a new session"
     assert "de up" in reason
     # One at most: the interpreter tells of a generator whose clean-up met the dead engine.
