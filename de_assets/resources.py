@@ -4,7 +4,7 @@ from typing import Any
 
 from dagster_delta import LocalConfig
 
-from de_assets.automation.alerts.sinks import LogAlertSink
+from de_assets.automation.alerting.sinks import LogAlertSink
 from de_assets.sources.landing_zone import LandingZone
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.kafka import KafkaBroker

@@ -8,6 +8,7 @@ from de_resources.capture import CaptureSource, SlotLost, status
 from de_resources.lake import Lake
 from de_resources.local.endpoints import ServiceUnavailable
 from de_resources.postgres import PostgresDatabase
+from de_resources.retries import RETRY_TRANSIENT
 from de_resources.sql.identifiers import identifier
 
 
@@ -24,6 +25,7 @@ def capture_check(
     @dg.asset_check(
         asset=spec.key,
         name=name,
+        retry_policy=RETRY_TRANSIENT,
         description=f"The slot `{source.slot}` has kept every change until it was relayed.",
     )
     def log_is_read_without_a_gap(database: PostgresDatabase) -> dg.AssetCheckResult:
@@ -62,7 +64,12 @@ def understood_check(
     """
     spec = spec_of(asset)
 
-    @dg.asset_check(asset=spec.key, name=name, description="Every change since the last snapshot was understood.")
+    @dg.asset_check(
+        asset=spec.key,
+        name=name,
+        retry_policy=RETRY_TRANSIENT,
+        description="Every change since the last snapshot was understood.",
+    )
     def changes_are_understood(lake: Lake) -> dg.AssetCheckResult:
         rows = lake.table(spec.key, spec.metadata).read(lake.spark.spark_session)
         time = F.col(identifier(since))

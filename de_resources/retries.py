@@ -15,7 +15,6 @@ import sys
 import dagster as dg
 
 from de_resources.errors import TransientError
-from de_resources.spark import loss
 
 
 class TransientRetries(dg.RetryPolicy):
@@ -30,7 +29,7 @@ class TransientRetries(dg.RetryPolicy):
         Raises the error itself, wrapped as Dagster wraps errors of steps without a policy, where there is no other attempt.
         """
         raised = sys.exception()
-        error = raised if not isinstance(raised, Exception) else loss(raised) or raised
+        error = raised if not isinstance(raised, Exception) else _lost_engine(raised) or raised
         if isinstance(error, TransientError) and error.soon and attempt_num <= self.max_retries:
             return float(super().calculate_delay(attempt_num))
         if isinstance(error, dg.Failure):  # what an asset says about itself, Dagster shows as it is
@@ -41,6 +40,13 @@ class TransientRetries(dg.RetryPolicy):
         raise dg.DagsterUserCodeExecutionError(
             f"The step failed{attempts}:", user_exception=error, original_exc_info=sys.exc_info()
         ) from error
+
+
+def _lost_engine(error: Exception) -> TransientError | None:
+    """What an engine of this process says about the error. Who has none, need not have PySpark for the policy's sake."""
+    engines = sys.modules.get("de_resources.spark")
+    lost: TransientError | None = engines.loss(error) if engines is not None else None
+    return lost
 
 
 RETRY_TRANSIENT = TransientRetries(max_retries=3, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from de_assets.automation.alerts.sensor import alerts
-from de_assets.automation.alerts.stray_hours import visits_outside_calendar
+from de_assets.automation.alerting.sensor import alerts
+from de_assets.automation.alerting.stray_hours import visits_outside_calendar
 from de_assets.automation.late_data.report import late_partitions
 from de_assets.automation.late_data.visits import late_days, late_hours, late_totals
 from de_assets.automation.maintenance import nightly as maintenance

@@ -71,8 +71,8 @@ class TestEveryWay:
         again = visits(shop, names, [row("new", 2)])
         result = shop.run(again, copies, key="2024-01-01")
         new = ("new", 2, DAY, "m", (2,))
-        assert shop.rows("visits") == [new, ("other", 1, date(2024, 1, 2), "m", (1,))]
-        assert shop.rows("copies") == [new]
+        assert shop.rows_by_the_engine("visits") == [new, ("other", 1, date(2024, 1, 2), "m", (1,))]
+        assert shop.rows_by_the_engine("copies") == [new]
         assert shop.rows_per_key(result, "visits") == {"2024-01-01": 1}
         told = shop.metadata(result, "copies")
         assert [c.name for c in told["dagster/column_schema"].columns] == schema(names).names
@@ -102,7 +102,11 @@ class TestEveryWay:
         how = {"mode": "merge", "merge_keys": [names[0]], "merge_order": names[1], "partitioned_by": []}
         shop.run(visits(shop, names, [row("a", 2), row("b", 1)], **how), key="2024-01-01")
         shop.run(visits(shop, names, [row("a", 1, "stale"), row("b", 2, "won"), row("c", 1)], **how), key="2024-01-01")
-        assert [(r[0], r[1], r[3]) for r in shop.rows("visits")] == [("a", 2, "m"), ("b", 2, "won"), ("c", 1, "m")]
+        assert [(r[0], r[1], r[3]) for r in shop.rows_by_the_engine("visits")] == [
+            ("a", 2, "m"),
+            ("b", 2, "won"),
+            ("c", 1, "m"),
+        ]
         elsewhere = shop.failure(visits(shop, names, [row("a", 3, day=date(2024, 1, 2))], **how), key="2024-01-02")
         assert "Nothing was written" in str(elsewhere)
         null = shop.failure(visits(shop, names, [row(None, 1)], **how), key="2024-01-01")

@@ -115,6 +115,7 @@ def test_a_position_that_would_be_forgotten_is_renewed(world: World) -> None:
     assert "renewed" in (world.tick(4 * days, renewed_after=3 * days) or "")
 
 
+@pytest.mark.pattern("full_loader")
 @pytest.mark.parametrize(
     ("asked", "key"),
     [(devices.polls[0], devices.devices.key), (devices_raw.polls[0], devices_raw.devices_raw.key)],

@@ -10,9 +10,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from de_assets.automation.alerts.alert import Alert, redacted
-from de_assets.automation.alerts.sensor import alerts
-from de_assets.automation.alerts.sinks import AlertSink, LogAlertSink, WebhookAlertSink
+from de_assets.automation.alerting.alert import Alert, redacted
+from de_assets.automation.alerting.sensor import alerts
+from de_assets.automation.alerting.sinks import AlertSink, LogAlertSink, WebhookAlertSink
 from de_resources.errors import PermanentError, TransientError
 
 days = dg.DailyPartitionsDefinition("2024-10-10", end_date="2024-10-14")
@@ -155,7 +155,7 @@ def test_crash_between_delivery_and_cursor_repeats_nothing_in_the_log(town: Town
 
 
 def test_many_runs_take_several_ticks(town: Town, log: LogAlertSink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("de_assets.automation.alerts.sensor.RUNS_PER_TICK", 2)
+    monkeypatch.setattr("de_assets.automation.alerting.sensor.RUNS_PER_TICK", 2)
     runs = [town.run(**tag) for tag in ({"wrong": "1"}, {"breaks": "1"}, {"wrong": "1"}, {}, {"breaks": "1"})]
     for _ in range(3):
         town.tick()

@@ -11,8 +11,8 @@ from random import Random
 import dagster as dg
 import pytest
 
-from de_assets.automation.alerts.sinks import LogAlertSink
-from de_assets.automation.alerts.stray_hours import outside, visits_outside_calendar
+from de_assets.automation.alerting.sinks import LogAlertSink
+from de_assets.automation.alerting.stray_hours import outside, visits_outside_calendar
 from de_assets.automation.triggers import landing as sensing
 from de_assets.automation.triggers.landing import DEAD_LETTERS, VISITS, make_plan, visits_hour_landed
 from de_assets.calendar import Calendar

@@ -88,7 +88,8 @@ class Claims:
         named = {test for pattern in defect.patterns for test in self.by_pattern.get(pattern, [])}
         if defect.fault is not None:
             named |= {_with_class(test, self.by_pattern) for test in self.by_fault.get(defect.fault, [])}
-        return sorted(named, key=lambda test: (_rank(test), test))
+        # A defect of what carries no pattern is asked of the test that it names.
+        return sorted(named or {defect.noticed_by}, key=lambda test: (_rank(test), test))
 
 
 def plain(test: str) -> str:

@@ -8,7 +8,7 @@ import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
 
-from de_assets.automation.alerts.alert import Alert, printable, redacted
+from de_assets.automation.alerting.alert import Alert, printable, redacted
 from de_assets.automation.late_data.report import as_table
 from de_resources.contract import Contract
 from de_resources.delta.log.changed_partitions import Change

@@ -12,6 +12,7 @@ from de_assets.sources.capture import CAPTURES
 from de_resources.capture import drop
 from de_resources.capture.source import UnknownCapture
 from de_resources.postgres import PostgresDatabase
+from de_resources.retries import RETRY_TRANSIENT
 
 JOB = "capture_anew"
 
@@ -34,6 +35,7 @@ def give_up_slot(context: dg.OpExecutionContext, config: CaptureConfig, database
 
 @dg.job(
     name=JOB,
+    op_retry_policy=RETRY_TRANSIENT,
     tags=pattern_tags("change_data_capture"),
     description="Begins a capture anew with a snapshot, which makes up for changes that were lost or not understood.",
 )

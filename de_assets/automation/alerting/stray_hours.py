@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from de_assets.automation.alerts.alert import PARTITIONS_SHOWN, Alert
-from de_assets.automation.alerts.sinks import AlertSink
+from de_assets.automation.alerting.alert import PARTITIONS_SHOWN, Alert
+from de_assets.automation.alerting.sinks import AlertSink
 from de_assets.calendar import Calendar
 from de_assets.dataset import pattern_tags
 from de_assets.partitions import CALENDAR, hourly

@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
-from de_assets.automation.alerts.alert import Alert
+from de_assets.automation.alerting.alert import Alert
 from de_resources.errors import PermanentError, TransientError
 from de_resources.secrets import Secrets
 from de_resources.settings import Settings

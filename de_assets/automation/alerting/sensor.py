@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from de_assets.automation.alerts.alert import PARTITIONS_SHOWN, Alert, printable, redacted
-from de_assets.automation.alerts.sinks import AlertSink
+from de_assets.automation.alerting.alert import PARTITIONS_SHOWN, Alert, printable, redacted
+from de_assets.automation.alerting.sinks import AlertSink
 from de_resources.errors import PlatformError
 
 RUNS_PER_TICK = 50
