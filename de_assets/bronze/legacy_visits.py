@@ -2,7 +2,8 @@
 
 Grain: one visit. Pattern: Incremental Loader, delta-column flavour - the hour is bounded on both sides, half-open, on the
 ingestion time, and the database evaluates it: a bound that it would not evaluate stops the run, and the run's metadata
-shows what it was asked. Late events therefore arrive in the hour that received them.
+shows what it was asked. Late events therefore arrive in the hour that received them. A database knows times that no other
+reader holds, such as `infinity` and the year 1: these rows are left out, counted per hour, and warned of.
 """
 
 import dagster as dg
@@ -13,29 +14,41 @@ from de_assets.contracts.visits import LegacyVisits
 from de_assets.dataset import dataset
 from de_assets.partitions import hourly
 from de_assets.sources.systems import LEGACY_VISITS_TABLE
+from de_assets.transforms.error_management.filter_interceptor import intercept
 from de_checks.contract import contract_check
+from de_checks.rejections import rejection_check
+from de_resources.delta.observed_frame import ObservedFrame
+from de_resources.moments import EARLIEST, LATEST
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.pushdown import bounds
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
+from de_resources.sql.literals import literal
 
 TABLE = "legacy_visits"
+CONDITIONS = {"conceivable_event_time": f"event_time >= {literal(EARLIEST)} AND event_time < {literal(LATEST)}"}
 
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
-    **dataset(LegacyVisits, patterns=["incremental_loader"], partition="ingestion_hour"),
+    **dataset(LegacyVisits, patterns=["incremental_loader", "filter_interceptor"], partition="ingestion_hour"),
     partitions_def=hourly,
     backfill_policy=dg.BackfillPolicy.single_run(),
     deps=[LEGACY_VISITS_TABLE],
 )
-def legacy_visits(context: dg.AssetExecutionContext, database: PostgresDatabase, spark: SparkEngine) -> DataFrame:
-    """Read the rows that the database received in the run's hours."""
+def legacy_visits(context: dg.AssetExecutionContext, database: PostgresDatabase, spark: SparkEngine) -> ObservedFrame:
+    """Read the rows that the database received in the run's hours, and keep those with a conceivable time."""
     window = context.partition_time_window
     rows = spark.spark_session.read.format("jdbc").options(**database.jdbc_options(TABLE)).load()
     received = F.col("ingestion_time")
     increment = rows.where((received >= F.lit(window.start)) & (received < F.lit(window.end)))
     context.add_output_metadata({"source/predicates": " AND ".join(bounds(increment, TABLE, "ingestion_time"))})
+    hours = [hourly.time_window_for_partition_key(key).start for key in context.partition_keys]
+    return intercept(as_landed(increment), CONDITIONS, window="ingestion_hour", expected=hours)
+
+
+def as_landed(increment: DataFrame) -> DataFrame:
+    """The columns of bronze.legacy_visits."""
     return increment.select(
         "visit_id",
         "event_time",
@@ -44,8 +57,8 @@ def legacy_visits(context: dg.AssetExecutionContext, database: PostgresDatabase,
         "ip",
         "is_deleted",
         "ingestion_time",
-        F.date_trunc("HOUR", received).alias("ingestion_hour"),
+        F.date_trunc("HOUR", F.col("ingestion_time")).alias("ingestion_hour"),
     )
 
 
-checks = [contract_check(legacy_visits)]
+checks = [contract_check(legacy_visits), rejection_check(legacy_visits)]

@@ -34,7 +34,8 @@ from de_assets.transforms.error_management.visit_parser import ERROR, ERROR_FIEL
 from de_checks.contract import contract_check
 from de_checks.damaged_files import damage_told, damaged_files_check
 from de_checks.dead_letters import dead_letter_checks
-from de_checks.freshness import completeness_check
+from de_checks.freshness import completeness_check, gap_check
+from de_checks.schema_drift import schema_drift_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
@@ -130,5 +131,7 @@ checks = [
     ),
     *dead_letter_checks(_VISITS, _DEAD, red_above=0.05, block_above=0.5),
     damaged_files_check(_VISITS, _DEAD),
+    schema_drift_check(_VISITS, record="raw"),
     completeness_check(_VISITS, allowed_delay=timedelta(hours=1)),
+    gap_check(_VISITS),
 ]

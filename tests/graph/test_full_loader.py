@@ -308,3 +308,22 @@ def test_readers_during_a_load_see_the_old_dump_or_the_new_one(
     during = [(version, names) for version, names in reading if version >= first]
     assert during
     assert all(names == (old if version == first else new) for version, names in during)
+
+
+@pytest.mark.pattern("merger")
+def test_two_names_of_one_device_are_refused_and_none_of_them_hides_the_other(
+    engine: SparkEngine, tmp_path: Path
+) -> None:
+    assert engine.spark_session is not None
+    provider = Provider(Settings.from_environment({"DE_HOME": str(tmp_path)}), engine)
+    provider.land_devices(GOOD)
+    assert provider.load().success
+    other = {**GOOD[3], "full_name": "another name"}
+
+    provider.land_devices([*GOOD, GOOD[3], other])
+    refused = provider.load()
+
+    assert not refused.success
+    assert "Cannot merge into `silver.devices`" in reason(refused)
+    assert "another name" in provider.names("bronze"), "what came is kept as it came"
+    assert provider.names("silver") == names_of(GOOD), "readers keep the last good set"

@@ -110,7 +110,14 @@ def _materialised(result: dg.ExecuteInProcessResult) -> Iterator[dict[str, Any]]
             "rows": rows,
             **{
                 key: metadata.get(key)
-                for key in ("engine", "skipped", "delta/version", "contract/rows", "source/predicates")
+                for key in (
+                    "engine",
+                    "skipped",
+                    "delta/version",
+                    "contract/rows",
+                    "source/predicates",
+                    "filter/conditions",
+                )
             },
         }
 

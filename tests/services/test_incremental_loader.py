@@ -152,6 +152,30 @@ def test_rows_of_a_transaction_that_was_open_across_the_load_are_loaded_when_it_
     assert requested(week, fed_platform) == []
 
 
+UNKEEPABLE = ["infinity", "-infinity", "0001-01-01 00:00:00+14", "10000-01-01 00:00:00+00", "4713-01-01 00:00:00+00 BC"]
+
+
+@pytest.mark.pattern("filter_interceptor")
+def test_a_time_that_only_the_database_knows_does_not_stop_its_hour(week: Lakehouse, fed_platform: Platform) -> None:
+    hour, rows = WEEK[50], [row["visit_id"] for row in week.rows(LEGACY)]
+    named = [f"unkeepable-{number}" for number in range(len(UNKEEPABLE))]
+    with fed_platform.at_home(), PostgresDatabase().connect() as session, session.cursor() as cursor:
+        for name, at in zip(named, UNKEEPABLE, strict=True):
+            cursor.execute(
+                "INSERT INTO legacy_visits VALUES (%s, %s, 'user', 'home', '192.0.2.1', false, %s)", (name, at, hour)
+            )
+    try:
+        report = week.run({"assets": [LEGACY], "first": key_of(hour), "last": key_of(WEEK[51])}).succeeded()
+    finally:
+        with fed_platform.at_home(), PostgresDatabase().connect() as session, session.cursor() as cursor:
+            cursor.execute("DELETE FROM legacy_visits WHERE visit_id = ANY(%s)", (named,))
+
+    removed = {m["partition"]: m["filter/conditions"] for m in report.materialised(LEGACY)}
+    first = {key: told["conceivable_event_time"]["first"] for key, told in removed.items()}
+    assert first == {key_of(hour): len(UNKEEPABLE), key_of(WEEK[51]): 0}
+    assert sorted(row["visit_id"] for row in week.rows(LEGACY)) == sorted(rows), "its neighbours are there"
+
+
 @pytest.fixture
 def session(at_home: LocalServices) -> Iterator[SparkSession]:
     yield SparkEngine().spark_session

@@ -144,17 +144,32 @@ class TableLog:
         partition = {c: newest[f"partition.{c}"] for c in self.partition_columns()}
         stored_names = self.stored_names()
         live = self._live_rows().get(_file_name(newest["path"]), [])
-        filesystem = PyFileSystem(DeltaStorageHandler.from_table(self.table._table))
-        # The log URL-encodes a path once; the file's name on disk is the decoded form.
-        with filesystem.open_input_file(unquote(newest["path"])) as handle:
-            stored = pq.ParquetFile(handle)
-            names = [n for c in columns if (n := stored_names.get(c, c)) in stored.schema_arrow.names]
-            batch = next(stored.iter_batches(batch_size=len(live) + limit, columns=names), None)
-        stored_rows = batch.to_pylist() if batch is not None else []
+        stored_rows = self._head(newest["path"], columns, len(live) + limit)
         rows = [row for i, row in enumerate(stored_rows) if i >= len(live) or live[i]][:limit]
         return [
             {c: (partition[c] if c in partition else row.get(stored_names.get(c, c))) for c in columns} for row in rows
         ]
+
+    def texts(self, paths: Sequence[str], column: str, limit: int) -> list[str | None]:
+        """The first values of a text column in some of the live files, without the engine: a sample, at most `limit`."""
+        found: list[str | None] = []
+        for path in paths:
+            if len(found) >= limit:
+                break
+            stored = self.stored_names().get(column, column)
+            found += [row.get(stored) for row in self._head(path, [column], limit - len(found))]
+        return found
+
+    def _head(self, path: str, columns: Sequence[str], limit: int) -> list[dict[str, Any]]:
+        """The first rows that are stored in a file, with those of the columns that it has, by the names in the file."""
+        stored_names = self.stored_names()
+        filesystem = PyFileSystem(DeltaStorageHandler.from_table(self.table._table))
+        # The log URL-encodes a path once; the file's name on disk is the decoded form.
+        with filesystem.open_input_file(unquote(path)) as handle:
+            stored = pq.ParquetFile(handle)
+            names = [n for c in columns if (n := stored_names.get(c, c)) in stored.schema_arrow.names]
+            batch = next(stored.iter_batches(batch_size=limit, columns=names), None)
+        return batch.to_pylist() if batch is not None else []
 
 
 def _file_name(path: str) -> str:
