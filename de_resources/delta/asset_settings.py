@@ -6,10 +6,12 @@ The settings are `dagster_delta`'s and our own. One that would not be followed i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 from dagster import MetadataValue
-from dagster_delta import BaseDeltaLakeIOManager
+from dagster_delta import BaseDeltaLakeIOManager, WriteMode
+from dagster_delta.io_manager.base import SchemaMode
 
 from de_resources.errors import PermanentError
 
@@ -29,6 +31,7 @@ _DEFINED_ONLY = (
     "root_name",
     "stateful",
     "table_configuration",
+    "writer",
 )
 _REFUSED = {
     "writer_properties": "the files are written by the engine. Use Delta's table properties (`table_config`)",
@@ -36,6 +39,8 @@ _REFUSED = {
     "parquet_read_options": "the files are read by the engine. Leave it out",
     "merge_operations_config": "it pastes SQL clauses. Use a declarative merge type, `merge_order` and `merge_deleted`",
 }
+
+Choice = TypeVar("Choice", bound=Enum)
 
 
 class UnsupportedSetting(PermanentError):
@@ -80,3 +85,20 @@ def settings_of(asset: str, defined: Mapping[str, Any], at_run_time: Mapping[str
     # Key columns are named by `merge_keys` or by a predicate: the run's own say wins over either.
     kept = {key: value for key, value in defined.items() if key != "merge_keys" or "merge_predicate" not in changed}
     return kept | changed
+
+
+def modes_of(manager: BaseDeltaLakeIOManager, metadata: Mapping[str, Any]) -> tuple[WriteMode, SchemaMode | None]:
+    """How an output is written: by its own settings, else by its manager's. Raises `PermanentError` for other words."""
+    schema_mode = metadata.get("schema_mode") or manager.schema_mode
+    return (
+        _choice(WriteMode, "mode", metadata.get("mode") or manager.mode),
+        _choice(SchemaMode, "schema_mode", schema_mode) if schema_mode else None,
+    )
+
+
+def _choice(choices: type[Choice], what: str, value: str) -> Choice:
+    try:
+        return choices(value)
+    except ValueError:
+        known = ", ".join(f"`{c.value}`" for c in choices)
+        raise PermanentError(f"`{what}` is {value!r}; it can be {known}.") from None

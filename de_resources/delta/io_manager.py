@@ -18,6 +18,7 @@ An asset is configured by its definition metadata:
 | `gathered`         | true: few partitions lie in each task of the frame, so that a range is written where it is      |
 | `stateful`         | with `mode: merge`: partitions build on each other; running an old one takes the table back     |
 |                    | first (`stateful_merge`). One partition per run; no `partition_expr`                           |
+| `writer`           | import path `package.module:Class` of a `Writer` around the asset's writes, or a list of them     |
 | `table_configuration` | properties of the table, from its creation on; the manager's `table_config` wins               |
 | `root_name`, `schema` | another table name or layer than the asset key's                                           |
 | `columns`          | on an input: read only these                                                                  |
@@ -26,26 +27,22 @@ An asset is configured by its definition metadata:
 A run may change `mode`, `schema_mode` and `merge_predicate` by `context.add_output_metadata`.
 """
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from enum import Enum
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from uuid import uuid4
 
 import dagster as dg
 from dagster import InputContext, OutputContext
 from dagster_delta import BaseDeltaLakeIOManager, WriteMode
-from dagster_delta.io_manager.base import SchemaMode, TableConnection
+from dagster_delta.io_manager.base import TableConnection
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from de_resources.compat.io_manager import CustomDbIOManager, DbTypeHandler, StepExecutionContext, TableSlice
 from de_resources.contract import Contract
-from de_resources.delta.asset_settings import require_supported, settings_of
+from de_resources.delta.asset_settings import modes_of, require_supported, settings_of
 from de_resources.delta.maintenance.restore import READS_POSITIONS
-from de_resources.delta.maintenance.tombstones import Forgetting
 from de_resources.delta.metadata import record
 from de_resources.delta.observed_frame import ObservedFrame, record_told
 from de_resources.delta.optional_inputs import IF_MISSING, may_be_missing
@@ -53,24 +50,18 @@ from de_resources.delta.ports import OwnLocation, require_input, require_output
 from de_resources.delta.read_versions import ReadVersions
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.table import Stamp, Table, TableMissing, Written
-from de_resources.delta.write import merge as merging
-from de_resources.delta.write import overwrite as overwriting
 from de_resources.delta.write import stateful_merge as stateful
-from de_resources.delta.write import stream as streaming
 from de_resources.delta.write.crash_points import reach
-from de_resources.delta.write.frames import conform
-from de_resources.delta.write.full_disk import disk_full
+from de_resources.delta.write.full_disk import room_explained
 from de_resources.delta.write.lock import commit_lock
-from de_resources.delta.write.merge_rule import merge_rule
+from de_resources.delta.write.modes import write_table
+from de_resources.delta.write.request import WriteRequest
 from de_resources.delta.write.stateful_plan import Basis, NoOrder, Turn, order_of
-from de_resources.engine_errors import ENGINE_ERRORS
+from de_resources.delta.write.writer import Writer, Writers, writers_of
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
 from de_resources.sql.identifiers import identifier, require_folder_name
 from de_resources.storage import spark_options
-from de_resources.stream_source import StreamSource
-
-Choice = TypeVar("Choice", bound=Enum)
 
 
 class NoPartitionNamed(PermanentError):
@@ -104,14 +95,18 @@ class SparkDeltaIOManager(BaseDeltaLakeIOManager):
             db_client=OwnLocation(self),
             database="",
             schema=self.schema_,
-            type_handlers=[self._handler()],
+            type_handlers=[PySparkTypeHandler(self)],
             default_load_type=DataFrame,
             io_manager_name=type(self).__name__,
         )
 
-    def _handler(self) -> "PySparkTypeHandler":
-        """What writes and reads frames, for one run."""
-        return PySparkTypeHandler(self)
+    def writers(self) -> Sequence[Writer]:
+        """What every write of this manager goes through, outermost first, inside of what the asset names."""
+        return ()
+
+    def stored_as(self, table: Table) -> Table:
+        """How this manager reads and writes what lies at the place of a table: here, as that table."""
+        return table
 
 
 class DeltaTables(CustomDbIOManager):
@@ -163,42 +158,61 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         obj: DataFrame | ObservedFrame,
         connection: TableConnection,
     ) -> None:
-        """Conform, guard, write, confirm, record."""
-        frame = obj.frame if isinstance(obj, ObservedFrame) else obj
-        asset = context.asset_key.to_user_string()
-        metadata = settings_of(asset, context.definition_metadata or {}, context.output_metadata or {})
-        table = self._table(metadata, table_slice, connection)
-        turn = self._turn(context, metadata, table)
-        owned, follows = (obj.owns, obj.follows) if isinstance(obj, ObservedFrame) else (None, None)
-        slice_ = None if turn else owned or slice_of(context, metadata)
-        stamp = stamp_of(context, table, slice_)
-        if turn is not None:
-            stamp = replace(stamp, slice=turn.key)
-        if owned:
-            stamp = replace(stamp, facts=READS_POSITIONS)
-        began = time.time()
+        """Prepare, conform, guard, write, confirm, record."""
+        output = obj if isinstance(obj, ObservedFrame) else ObservedFrame(obj, tell=dict)
         with self._config.spark.watched():
-            try:
-                # A merge compares before it writes: nobody else may write in between, not even through the same engine.
-                shared = self._config.spark.shared and self._modes(metadata)[0] != WriteMode.merge
-                with commit_lock(table.uri, table=table.name, shared=shared):
-                    written = self._write(frame, table, slice_, stamp, metadata, turn, follows)
-            except ENGINE_ERRORS as error:
-                full = disk_full(error, table, began)
-                if full is None:
-                    raise
-                raise full from error
+            asked = self._request(context, output, table_slice, connection)
+            writers = writers_of(asked.stamp.writer, asked.metadata, self._config.writers())
+            request = writers.prepare(asked)
+            written = self._write(request, writers)
         # A stretch of a stream is no partition, to which rows could be attributed.
-        attributed = None if owned else slice_
-        record(context, self._stored(table, stamp), attributed, written, frame, self._config.spark.label)
+        attributed = None if output.owns else request.slice
+        record(context, written.table or request.table, attributed, written, request.frame, self._config.spark.label)
+        context.add_output_metadata(writers.record(request, written))
         # What an earlier attempt committed was computed from what that one had read, which nobody knows any more.
         read = self._read_versions.get(context.step_key)
         if read is not None and not written.repeated:
             read.record(context)
         # A write that was skipped, or whose counters were lost, has nothing to tell, and would be waited for.
-        if isinstance(obj, ObservedFrame) and written.rows is not None and not written.skipped:
-            record_told(context, obj.tell())
-        reach("recorded", table.name)
+        if written.rows is not None and not written.skipped:
+            record_told(context, output.tell())
+        reach("recorded", request.table.name)
+
+    def _request(
+        self, context: OutputContext, output: ObservedFrame, table_slice: TableSlice, connection: TableConnection
+    ) -> WriteRequest:
+        """What the run asks for, by the settings of its asset."""
+        asset = context.asset_key.to_user_string()
+        metadata = settings_of(asset, context.definition_metadata or {}, context.output_metadata or {})
+        table = self._table(metadata, table_slice, connection)
+        mode, schema_mode = modes_of(self._config, metadata)
+        turn = self._turn(context, metadata, mode, table)
+        slice_ = None if turn else output.owns or slice_of(context, metadata)
+        stamp = stamp_of(context, table, slice_)
+        if turn is not None:
+            stamp = replace(stamp, slice=turn.key)
+        if output.owns:
+            stamp = replace(stamp, facts=READS_POSITIONS)
+        return WriteRequest(
+            session=self._config.spark.spark_session,
+            frame=output.frame,
+            table=table,
+            slice=slice_,
+            stamp=stamp,
+            mode=mode,
+            schema_mode=schema_mode,
+            turn=turn,
+            follows=output.follows,
+            metadata=metadata,
+            merge_config=self._config.merge_config,
+        )
+
+    def _write(self, request: WriteRequest, writers: Writers) -> Written:
+        # A merge compares before it writes: nobody else may write in between, not even through the same engine.
+        shared = self._config.spark.shared and request.mode != WriteMode.merge
+        table = request.table
+        with room_explained(table), commit_lock(table.uri, table=table.name, shared=shared):
+            return writers.write(request, write_table)
 
     def load_input(self, context: InputContext, table_slice: TableSlice, connection: TableConnection) -> DataFrame:
         """The slice of the upstream table that the partition mapping names, lazily."""
@@ -208,8 +222,9 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         self._note(context, table)
         with self._config.spark.watched():
             stateful_ = bool(metadata.get("stateful")) and context.has_asset_partitions
-            frame = self._read(context, table, as_of_partition=stateful_)
             slice_ = None if stateful_ else slice_of(context, metadata)
+            own = table if slice_ is None else table.limited_to(slice_.keys)
+            frame = self._read(context, own, as_of_partition=stateful_)
             if slice_ is not None:
                 frame = frame.where(F.expr(slice_.predicate(frame.schema)))
             columns = table_slice.columns or frame.columns
@@ -235,71 +250,18 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             self._bases[table.uri] = basis
         return frame
 
-    def _write(
-        self,
-        frame: DataFrame,
-        table: Table,
-        slice_: Slice | None,
-        stamp: Stamp,
-        metadata: Mapping[str, Any],
-        turn: Turn | None,
-        follows: StreamSource | None,
-    ) -> Written:
-        session = self._config.spark.spark_session
-        mode, schema_mode = self._modes(metadata)
-        evolve = schema_mode == SchemaMode.merge
-        replace_schema = schema_mode == SchemaMode.overwrite or mode == WriteMode.create_or_replace
-        if replace_schema and mode in (WriteMode.append, WriteMode.merge):
-            raise PermanentError(f"`{table.name}` has the mode `{mode.value}`, which cannot replace its schema.")
-        for declared in self._declared(table, replace_schema):
-            frame = conform(frame, table.name, declared, allow_new=evolve)
-        if turn is not None:
-            rule = merge_rule(metadata, table.contract, self._config.merge_config)
-            return stateful.merge(session, table, frame, stamp, rule=rule, turn=turn, evolve=evolve)
-        if frame.isStreaming:
-            return streaming.drain(session, table, frame, stamp, follows)
-        log = table.log()
-        # A first write that failed leaves a blank table behind, and has to be possible again.
-        if log is not None and not log.is_blank:
-            if mode == WriteMode.error:
-                raise PermanentError(
-                    f"`{table.name}` exists and its mode is `error`. Choose another mode, or drop the table."
-                )
-            if mode == WriteMode.ignore:
-                return Written(log.version, None, None, None, 0.0, skipped="the table exists and its mode is `ignore`")
-        if mode == WriteMode.merge:
-            Forgetting.of(table.name, metadata)  # what the maintenance could not do is refused with the first write
-            rule = merge_rule(metadata, table.contract, self._config.merge_config)
-            return merging.merge(session, table, frame, stamp, rule=rule, slice_=slice_, evolve=evolve)
-        if mode == WriteMode.append:
-            return overwriting.append(session, table, frame, stamp, slice_=slice_, evolve=evolve)
-        return overwriting.replace(
-            session,
-            table,
-            frame,
-            stamp,
-            slice_=slice_,
-            evolve=evolve,
-            replace_schema=replace_schema,
-            gathered=bool(metadata.get("gathered")),
-        )
-
     def _note(self, context: InputContext, table: Table) -> None:
         """Remember which version is about to be read."""
         step = _step(context)
         if step is not None:
             self._read_versions.setdefault(step.step.key, ReadVersions()).note(table)
 
-    def _stored(self, table: Table, stamp: Stamp) -> Table:  # noqa: ARG002 - one that keeps versions asks whose write it was
-        """The table that holds what was just written."""
-        return table
-
-    def _turn(self, context: OutputContext, metadata: Mapping[str, Any], table: Table) -> Turn | None:
+    def _turn(self, context: OutputContext, metadata: Mapping[str, Any], mode: WriteMode, table: Table) -> Turn | None:
         """The partition whose turn it is in a stateful merge; None for all other assets."""
         if not metadata.get("stateful"):
             return None
         asset = context.asset_key.to_user_string()
-        if self._modes(metadata)[0] != WriteMode.merge:
+        if mode != WriteMode.merge:
             raise NoOrder(asset, "only merges have a state. Add `mode: merge`")
         if not context.has_asset_partitions or "partition_expr" in metadata:
             raise NoOrder(
@@ -311,30 +273,13 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         turn = Turn.of(asset, context.asset_partition_keys, context.asset_partitions_def, tags)
         return replace(turn, basis=self._bases.get(table.uri))
 
-    def _modes(self, metadata: Mapping[str, Any]) -> tuple[WriteMode, SchemaMode | None]:
-        schema_mode = metadata.get("schema_mode") or self._config.schema_mode
-        return (
-            _choice(WriteMode, "mode", metadata.get("mode") or self._config.mode),
-            _choice(SchemaMode, "schema_mode", schema_mode) if schema_mode else None,
-        )
-
-    def _declared(self, table: Table, replace_schema: bool) -> Iterator[StructType]:
-        """What the frame has to look like: the contract, and the table as it is. The first write may lack both.
-
-        Delta alone would accept a frame without some of the table's columns and fill them with nulls.
-        """
-        if table.contract is not None:
-            yield table.contract.struct_type()
-        if not replace_schema and table.log() is not None:
-            yield table.read(self._config.spark.spark_session).schema
-
     def _table(self, metadata: Mapping[str, Any], table_slice: TableSlice, connection: TableConnection) -> Table:
         contract = Contract.load(metadata["contract"]) if metadata.get("contract") else None
         layout = metadata.get("partitioned_by", contract.partitioned_by if contract else None)
         expression = metadata.get("partition_expr")
         if "partitioned_by" not in metadata and not layout and expression:
             layout = _columns_in_order(expression)
-        return Table(
+        plain = Table(
             name=f"{table_slice.schema}.{table_slice.table}",
             uri=connection.table_uri,
             contract=contract,
@@ -343,6 +288,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             storage_options={k: v for k, v in connection.storage_options.items() if k != "provider"},
             spark_options=spark_options(self._config.storage_options),
         )
+        return self._config.stored_as(plain)
 
 
 def require_partition(context: OutputContext) -> None:
@@ -381,14 +327,6 @@ def _columns_in_order(expression: str | Mapping[str, str]) -> Sequence[str]:
     if isinstance(expression, str):
         return [expression]
     return list(dict.fromkeys(expression[dimension] for dimension in sorted(expression)))
-
-
-def _choice(choices: type[Choice], what: str, value: str) -> Choice:
-    try:
-        return choices(value)
-    except ValueError:
-        known = ", ".join(f"`{c.value}`" for c in choices)
-        raise PermanentError(f"`{what}` is {value!r}; it can be {known}.") from None
 
 
 def _reads_itself(context: InputContext) -> bool:

@@ -26,10 +26,11 @@ class ReadVersions:
 
     def note(self, table: Table) -> None:
         """Remember the version that the table has now. A table that does not exist yet was not read."""
-        log = table.log()
-        if log is not None:
+        newest = table.newest()
+        if newest is not None:
+            version, id_ = newest
             # An input that is loaded again may see more, but what was computed from the first one did not.
-            self.tables.setdefault(table.name, {"version": log.version, "id": str(log.table.metadata().id)})
+            self.tables.setdefault(table.name, {"version": version, "id": id_})
 
     def record(self, context: dg.OutputContext) -> None:
         """Add them to the materialisation."""

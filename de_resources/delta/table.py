@@ -75,6 +75,15 @@ class Table:
         """The transaction log as of now, or None before the first write."""
         return TableLog.open(self.uri, self.storage_options)
 
+    def newest(self) -> tuple[int, str] | None:
+        """The table's version as of now, and its id, which tells it from one made anew at its place; None without a log."""
+        log = self.log()
+        return (log.version, str(log.table.metadata().id)) if log else None
+
+    def limited_to(self, keys: Sequence[str]) -> Table:  # noqa: ARG002 - for tables that are stored by partition key
+        """The table as a reader of these partitions needs it, who filters its rows; a plain one is the same for all."""
+        return self
+
     def read(self, session: SparkSession, version: int | None = None) -> DataFrame:
         """The whole table, lazily; `version` travels in time.
 
@@ -202,6 +211,7 @@ class Written:
     """What a write did. `skipped` says why nothing was committed; `version` is then the table's present one.
 
     `repeated`: it was skipped because an earlier attempt of the same run had committed, with what that one had computed.
+    `table`: the table that holds the rows, where that is another one than was asked for.
     """
 
     version: int
@@ -213,6 +223,7 @@ class Written:
     repeated: bool = False
     changes: Mapping[str, int] = field(default_factory=dict)
     details: Mapping[str, str | int | Sequence[str]] = field(default_factory=dict)
+    table: Table | None = None
 
     def counters(self) -> dict[str, Any]:
         """Files and bytes of the commit."""

@@ -7,26 +7,20 @@ versions of the others. Between the two steps, and when the second one fails, re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
-from dagster import InputContext
 from dagster_delta import WriteMode
-from dagster_delta.io_manager.base import TableConnection
-from pyspark.sql import DataFrame
 
-from de_resources.compat.io_manager import TableSlice
-from de_resources.delta.io_manager import PySparkTypeHandler, SparkDeltaIOManager
-from de_resources.delta.slices import Slice
-from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.io_manager import SparkDeltaIOManager
+from de_resources.delta.table import Table, Written
 from de_resources.delta.write.frames import conform
-from de_resources.delta.write.stateful_plan import Turn
+from de_resources.delta.write.request import WriteRequest
+from de_resources.delta.write.writer import Write, Writer
 from de_resources.errors import PermanentError
 from de_resources.proxy.switching import publish
-from de_resources.proxy.table import ProxiedTable, version_id
-from de_resources.stream_source import StreamSource
+from de_resources.proxy.table import ProxiedTable
 
 
 class NotAVersion(PermanentError):
@@ -43,37 +37,30 @@ class NotAVersion(PermanentError):
 class ProxyDeltaIOManager(SparkDeltaIOManager):
     """Writes each run to a new immutable Delta table and switches one manifest; pattern *Proxy*."""
 
-    def _handler(self) -> PySparkTypeHandler:
-        """What writes and reads versions, for one run."""
-        return VersionHandler(self)
+    def writers(self) -> Sequence[Writer]:
+        """What writes versions."""
+        return (VersionWriter(),)
+
+    def stored_as(self, table: Table) -> Table:
+        """A dataset that is read through its manifest."""
+        return ProxiedTable.of(table)
 
 
-class VersionHandler(PySparkTypeHandler):
-    """Writes and reads frames through manifests."""
+class VersionWriter(Writer):
+    """Stores a write as an immutable version of its own, and shows it."""
 
-    def _write(
-        self,
-        frame: DataFrame,
-        table: Table,
-        slice_: Slice | None,
-        stamp: Stamp,
-        metadata: Mapping[str, Any],
-        turn: Turn | None,
-        follows: StreamSource | None,  # noqa: ARG002 - of streams, which are refused
-    ) -> Written:
-        assert isinstance(table, ProxiedTable)  # noqa: S101 - what `_table` makes
-        mode, schema_mode = self._modes(metadata)
-        for what, unfit in {
-            f"the mode `{mode.value}`": mode != WriteMode.overwrite,
-            "`schema_mode`": schema_mode is not None,
-            "`stateful`": turn is not None,
-            "a stream": frame.isStreaming,
-        }.items():
-            if unfit:
-                raise NotAVersion(table.name, what)
+    def write(self, request: WriteRequest, proceed: Write) -> Written:  # noqa: ARG002 - no table is changed
+        """Write the version, then switch the manifest to it. Raises `NotAVersion` before anything is written.
+
+        A retry shows the version that had been written, and writes none; one that was shown before is not shown again.
+        """
+        table = request.table
+        assert isinstance(table, ProxiedTable)  # noqa: S101 - what the manager makes
+        _require_version(request)
+        frame = request.frame
         if table.contract is not None:
             frame = conform(frame, table.name, table.contract.struct_type())
-        id_, written = table.write_version(self._config.spark.spark_session, frame, stamp, slice_)
+        id_, written = table.write_version(request.session, frame, request.stamp, request.slice)
         manifest = publish(table.store, id_, now=datetime.now(UTC))
         details: dict[str, str | int | Sequence[str]] = {
             "proxy/version": id_,
@@ -81,20 +68,16 @@ class VersionHandler(PySparkTypeHandler):
             "proxy/versions_stored": len(table.store.complete_versions()),
         }
         # What the table's version is to others, the manifest's number is here.
-        return replace(written, version=manifest.number, details=details)
+        return replace(written, version=manifest.number, details=details, table=table.version_table(id_))
 
-    def _note(self, context: InputContext, table: Table) -> None:
-        """Nothing: versions of partitions have no common number that a log would go on from."""
 
-    def _stored(self, table: Table, stamp: Stamp) -> Table:
-        assert isinstance(table, ProxiedTable)  # noqa: S101 - what `_table` makes
-        return table.version_table(version_id(stamp))
-
-    def _read(self, context: InputContext, table: Table, *, as_of_partition: bool = False) -> DataFrame:
-        assert isinstance(table, ProxiedTable)  # noqa: S101 - what `_table` makes
-        keys = tuple(context.asset_partition_keys) if context.has_asset_partitions else None
-        return super()._read(context, replace(table, keys=keys), as_of_partition=as_of_partition)
-
-    def _table(self, metadata: Mapping[str, Any], table_slice: TableSlice, connection: TableConnection) -> Table:
-        plain = super()._table(metadata, table_slice, connection)
-        return ProxiedTable(plain.name, plain.uri, plain.contract, plain.partitioned_by, plain.properties)
+def _require_version(request: WriteRequest) -> None:
+    unfit = {
+        f"the mode `{request.mode.value}`": request.mode != WriteMode.overwrite,
+        "`schema_mode`": request.schema_mode is not None,
+        "`stateful`": request.turn is not None,
+        "a stream": request.frame.isStreaming,
+    }
+    for what, so in unfit.items():
+        if so:
+            raise NotAVersion(request.table.name, what)

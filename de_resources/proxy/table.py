@@ -81,6 +81,11 @@ class ProxiedTable(Table):
     VERSIONS: ClassVar[str] = "manifest"
     """What the definition metadata `versions` of a proxied asset says."""
 
+    @classmethod
+    def of(cls, plain: Table) -> ProxiedTable:
+        """The proxied dataset at the place of a plain table, with its settings."""
+        return cls(plain.name, plain.uri, plain.contract, plain.partitioned_by, plain.properties)
+
     @property
     def store(self) -> VersionStore:
         """Its versions and manifests. Raises `NoImmutableStore`, `NotVersioned`."""
@@ -96,6 +101,13 @@ class ProxiedTable(Table):
         if self.store.live() is None:
             return None
         raise OneLog(self.name)
+
+    def newest(self) -> None:
+        """None: versions of partitions have no common number from which a reader of a log would go on."""
+
+    def limited_to(self, keys: Sequence[str]) -> ProxiedTable:
+        """Only these partitions: the versions of others are not looked at."""
+        return replace(self, keys=tuple(keys))
 
     def version_table(self, id_: str) -> Table:
         """The table of one version."""

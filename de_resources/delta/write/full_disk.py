@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -19,6 +21,7 @@ from de_resources.delta.log import TableLog
 from de_resources.delta.log.versions import Folder, StoredFile, files_of
 from de_resources.delta.table import Table
 from de_resources.delta.write.lock import TableBusy, commit_lock, local_folder
+from de_resources.engine_errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError
 
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too large")
@@ -46,6 +49,22 @@ class DiskFull(PermanentError):
             f"readers see and {_size(room.other)} of earlier versions and failed writes; its disk has {_size(room.free)} "
             "free. Make room - the job `maintenance` removes what no version within the retention needs - and run again."
         )
+
+
+@contextmanager
+def room_explained(table: Table) -> Iterator[None]:
+    """Raise `DiskFull` for a write inside that found no room; other failures as they are.
+
+    The table's lock is taken inside of it, so that it is free again when what was left behind is removed.
+    """
+    began = time.time()
+    try:
+        yield
+    except ENGINE_ERRORS as error:
+        full = disk_full(error, table, began)
+        if full is None:
+            raise
+        raise full from error
 
 
 def disk_full(error: Exception, table: Table, since: float) -> DiskFull | None:
