@@ -4,8 +4,8 @@ Dagster stores the result of a check in a range run (`BackfillPolicy.single_run`
 would then never release the keys downstream. `evaluate` therefore records one evaluation per key, aimed at the very
 materialisation that was judged. A bad day in the middle of thirty is held back, the other days go on.
 
-Dagster has no public names for this yet. This is the only module that uses its private ones; `tests/graph` holds a
-contract test for each, and a public API would be put in here.
+Dagster has no public names for this yet: `de_resources/compat/checks.py` hands on its private ones, and a public API would
+be put in here.
 """
 
 from __future__ import annotations

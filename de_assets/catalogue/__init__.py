@@ -1,6 +1,7 @@
 """The catalogue: 70 patterns in nine families, what carries each in the graph, and which tests prove it."""
 
 from de_assets.catalogue.carriers import LOCATIONS, Carrier, carriers, load_locations
+from de_assets.catalogue.index import COMMAND, PAGES, index, page
 from de_assets.catalogue.patterns import (
     ALIASES,
     PATTERNS,
@@ -17,8 +18,10 @@ from de_assets.catalogue.status import PACKAGES, PROJECT, Status, modules, statu
 
 __all__ = [
     "ALIASES",
+    "COMMAND",
     "LOCATIONS",
     "PACKAGES",
+    "PAGES",
     "PATTERNS",
     "PREFIX",
     "PROJECT",
@@ -30,9 +33,11 @@ __all__ = [
     "UnknownPattern",
     "UnreadableMark",
     "carriers",
+    "index",
     "load_locations",
     "look_up",
     "modules",
+    "page",
     "pattern_named",
     "status",
     "tests",

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from de_assets.catalogue.carriers import Carrier
@@ -57,8 +58,11 @@ def modules(pattern: Pattern, root: Path = PROJECT) -> list[str]:
     ]
 
 
-def _declared(file: Path) -> set[str]:
-    """Titles in the paragraphs of a module's docstring from the word *Pattern* on."""
+@cache
+def _declared(file: Path) -> frozenset[str]:
+    """Titles in the paragraphs of a module's docstring from the word *Pattern* on, and the one that it begins with."""
     docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    first = _TITLE.match(docstring)
+    begins = [first[0]] if first and docstring[first.end() :].startswith(":") else []
     paragraphs = re.findall(r"\bPatterns?\b.*?(?=\n\n|\Z)", docstring, flags=re.DOTALL)
-    return set(_TITLE.findall(" ".join(" ".join(paragraphs).split())))
+    return frozenset([*begins, *_TITLE.findall(" ".join(" ".join(paragraphs).split()))])

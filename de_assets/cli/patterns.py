@@ -24,9 +24,16 @@ NOT_YET = "[yellow]not yet[/yellow]"
 def patterns(
     name: Annotated[str | None, typer.Argument(help="A pattern by name, title or other name; default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_index: Annotated[bool, typer.Option("--index", help="Print all as Markdown: docs/patterns/README.md.")] = False,
     family: Annotated[Family | None, typer.Option(help="Only this family.", case_sensitive=False)] = None,
 ) -> None:
     """Show the patterns: what each promises, what carries it in the graph, which tests prove it."""
+    if as_index:
+        if name or as_json or family:
+            raise typer.BadParameter("`--index` is about all patterns and stands alone.")
+        with explained():
+            typer.echo(catalogue.index(_statuses()))
+        return
     with explained():
         chosen, alias = catalogue.look_up(name) if name else (list(catalogue.PATTERNS.values()), None)
         chosen = [pattern for pattern in chosen if family in (None, pattern.family)]

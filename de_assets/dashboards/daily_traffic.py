@@ -1,6 +1,8 @@
 """The dashboard "Daily traffic": one HTML page over the newest days of gold.
 
 Grain: the page. A rerun replaces it in one step, so that a reader sees the old page or the new one.
+
+Pattern: Isolated Sequencer - a code location of its own, which knows tables of the other one by key and place.
 """
 
 import tempfile

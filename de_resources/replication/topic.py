@@ -59,8 +59,8 @@ def replicate_topic(source: Side, target: Side, *, batch: int = BATCH) -> TopicR
     `batch` is the number of records per transaction. Only committed records of the source are copied. A rerun without
     new records copies nothing.
 
-    Raises `TopicMissing`, `TopicTooSmall`, `TimestampsNotKept`, `SameTopic` (see `topic_layout`), `PositionsLost`,
-    `RecordsExpired`, `SourceRecreated` (see `topic_positions`), `ReplicationInterrupted`.
+    Raises `TopicMissing`, `TopicTooSmall`, `TimestampsNotKept`, `SameTopic` (see `kafka/layout.py`), `PositionsLost`,
+    `RecordsExpired`, `SourceRecreated` (see `kafka/positions.py`), `ReplicationInterrupted`.
     """
     require_replicable(source, target)
     group = _group(source)

@@ -12,7 +12,7 @@ from documentation import Snippet, snippets
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 
-PATTERNS = snippets("patterns/*.md")
+PATTERNS = snippets("patterns/*/*.md")
 
 
 @pytest.mark.pattern("data_overwrite")

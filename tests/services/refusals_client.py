@@ -11,7 +11,8 @@ import os
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "graph"), str(Path(__file__).parents[1])]
+for folder in ("", "graph"):
+    sys.path.insert(0, str(Path(__file__).parents[1] / folder))
 
 from io_manager_support import Shop
 from refusals import REFUSALS, met

@@ -11,7 +11,7 @@ from de_resources.spark import close_connections
 
 pytestmark = pytest.mark.services
 
-SNIPPETS = snippets("patterns/*.md", "services")
+SNIPPETS = snippets("patterns/*/*.md", "services")
 
 
 @pytest.fixture(autouse=True)

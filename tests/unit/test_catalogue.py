@@ -243,12 +243,57 @@ def test_the_modules_of_a_pattern_are_named_after_it_or_declare_it(tmp_path: Pat
         "stateful.py": '"""Pattern *Stateful Merger*: restores first."""',
         "other.py": '"""Not the Merger: it declares no pattern."""',
         "later.py": '"""Pattern: Proxy.\n\nUnlike the Merger."""',
+        "sensor.py": '"""Merger: what it begins with is what it is."""',
+        "subject.py": '"""Merger and others are spoken of."""',
     }
     (tmp_path / "de_assets").mkdir()
     for name, text in files.items():
         (tmp_path / "de_assets" / name).write_text(text)
 
-    assert catalogue.modules(catalogue.PATTERNS["merger"], tmp_path) == ["de_assets/io.py", "de_assets/merger.py"]
+    assert catalogue.modules(catalogue.PATTERNS["merger"], tmp_path) == [
+        "de_assets/io.py",
+        "de_assets/merger.py",
+        "de_assets/sensor.py",
+    ]
+
+
+def test_the_index_says_what_is_there_and_what_is_missing(tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "patterns" / "idempotency" / "merger.md"
+    page.parent.mkdir(parents=True)
+    page.touch()
+    (tmp_path / "de_checks").mkdir()
+    (tmp_path / "de_checks" / "merger.py").touch()
+    checks = [Carrier("check", f"silver/{name}:rows_are_unique") for name in ("a", "b")]
+    statuses = catalogue.status(
+        [{"merger": [Carrier("asset", "silver/a"), *checks]}],
+        {
+            "merger": ["tests/unit/test_m.py::test_1", "tests/unit/test_m.py::test_2"],
+            "proxy": ["tests/ui/test_p.py::test"],
+        },
+    )
+    of = {s.pattern.name: s for s in statuses}
+
+    lines = catalogue.index([of["merger"], of["proxy"], of["bucket"]], tmp_path).splitlines()
+
+    promises = {name: catalogue.PATTERNS[name].promise for name in of}
+    assert "3 patterns: 1 carried by the graph, 1 of them proved by marked tests; 1 have a page." in lines
+    assert lines[-12:] == [
+        "## Idempotency",
+        "",
+        "| pattern | files | carried by | tests | missing |",
+        "|---|---|---|---|---|",
+        f"| **[Merger](idempotency/merger.md)**<br>{promises['merger']} "
+        "| [`de_checks/merger.py`](../../de_checks/merger.py) "
+        "| asset `silver/a`<br>check `rows_are_unique` of `silver/a`, `silver/b` "
+        "| [`unit/test_m`](../../tests/unit/test_m.py) | – |",
+        f"| **Proxy**<br>{promises['proxy']} | – | – | [`ui/test_p`](../../tests/ui/test_p.py) | carrier, page |",
+        "",
+        "## Storage",
+        "",
+        "Not here yet:",
+        "",
+        f"- **Bucket**: {promises['bucket']}",
+    ]
 
 
 # The real graph and the real tests

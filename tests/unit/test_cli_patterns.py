@@ -100,6 +100,21 @@ def test_tests_are_listed_with_whole_ids() -> None:
     assert [test for test in proofs if test not in shown] == []
 
 
+def test_the_committed_index_is_what_the_command_prints() -> None:
+    committed = (catalogue.PROJECT / catalogue.PAGES / "README.md").read_text(encoding="utf-8")
+
+    assert _run("--index").stdout == committed, f"tags, marks, modules or pages changed. Run: {catalogue.COMMAND}"
+
+
+def test_the_index_has_every_pattern_once_and_stands_alone() -> None:
+    printed = _run("--index").stdout
+
+    named = re.findall(r"^(?:\| |- )\*\*\[?(.+?)(?:\]\([\w/.]+\))?\*\*", printed, re.MULTILINE)
+    assert sorted(named) == sorted(p.title for p in catalogue.PATTERNS.values())
+    for also in (["merger"], ["--json"], ["--family", "quality"]):
+        assert _run("--index", *also).exit_code == 2
+
+
 def test_a_place_that_belongs_to_no_single_pattern_is_named() -> None:
     assert "(see de_assets/contracts)" in _words(_run("Data Contract").stdout)
 
