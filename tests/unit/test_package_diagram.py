@@ -1,0 +1,103 @@
+"""The diagrams of docs/architecture.md show the imports as they are: no arrow too many, and none is missing."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+PACKAGES = ("de_assets", "de_checks", "de_resources")
+PAGE = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+Arrow = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """A Mermaid flowchart: its title, which box each room stands in, and its arrows from box to box."""
+
+    title: str
+    boxes: dict[str, str]
+    arrows: frozenset[Arrow]
+
+    @classmethod
+    def read(cls, text: str) -> "Diagram":
+        title = re.findall(r"^title: (.+)$", text, re.MULTILINE)[0]
+        labels = dict(re.findall(r'^\s+(\w+)\["(.+)"\]$', text, re.MULTILINE))
+        lines = re.findall(r"^\s+(\w+) --> (\w+(?: & \w+)*)$", text, re.MULTILINE)
+        drawn = frozenset((start, end) for start, ends in lines for end in ends.split(" & "))
+        ids = labels or {name: name for arrow in drawn for name in arrow}
+        return cls(title, {room: box for box, label in ids.items() for room in label.split(", ")}, drawn)
+
+    def of(self, imports: set[Arrow]) -> set[Arrow]:
+        """The arrows that these imports are in this diagram; what it does not draw, such as single modules, is left out."""
+        ends = {(self.boxes[start], self.boxes[end]) for start, end in imports if {start, end} <= self.boxes.keys()}
+        return {(start, end) for start, end in ends if start != end}
+
+
+DIAGRAMS = [Diagram.read(text) for text in re.findall(r"^```mermaid\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)]
+
+
+def modules() -> dict[str, Path]:
+    files = (file for package in PACKAGES for file in (PROJECT / package).rglob("*.py"))
+    return {".".join(file.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+
+
+def imports() -> Iterator[tuple[str, str]]:
+    """Who imports which module of ours, wherever in the file; types only as well."""
+    known = modules()
+    for name, file in known.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("de_"):
+                named = (f"{node.module}.{alias.name}" for alias in node.names)
+                yield from ((name, each if each in known else node.module) for each in named)
+            elif isinstance(node, ast.Import):
+                yield from ((name, alias.name) for alias in node.names if alias.name.startswith("de_"))
+
+
+IMPORTS = set(imports())
+
+
+def rooms(package: str) -> set[str]:
+    return {folder.parent.name for folder in (PROJECT / package).glob("*/__init__.py")}
+
+
+def between_rooms(package: str) -> set[Arrow]:
+    inside = [pair for pair in IMPORTS if all(module.startswith(f"{package}.") for module in pair)]
+    return {(start.split(".")[1], end.split(".")[1]) for start, end in inside}
+
+
+def between_packages() -> set[Arrow]:
+    return {(start.split(".")[0], end.split(".")[0]) for start, end in IMPORTS}
+
+
+def test_the_page_draws_the_packages_and_their_rooms() -> None:
+    assert [diagram.title for diagram in DIAGRAMS] == ["packages", "de_assets", "de_resources"]
+    assert len(IMPORTS) > 500
+
+
+@pytest.mark.parametrize("diagram", DIAGRAMS, ids=lambda diagram: diagram.title)
+def test_arrows_are_the_imports(diagram: Diagram) -> None:
+    real = diagram.of(between_packages() if diagram.title == "packages" else between_rooms(diagram.title))
+    assert {"only drawn": diagram.arrows - real, "only imported": real - diagram.arrows} == {
+        "only drawn": set(),
+        "only imported": set(),
+    }
+
+
+@pytest.mark.parametrize("diagram", DIAGRAMS[1:], ids=lambda diagram: diagram.title)
+def test_every_room_is_drawn(diagram: Diagram) -> None:
+    assert diagram.boxes.keys() == rooms(diagram.title)
+
+
+def test_no_library_imports_the_blog() -> None:
+    assert {arrow for arrow in between_packages() if arrow[1] == "de_assets"} == {("de_assets", "de_assets")}
+
+
+def test_contracts_import_each_other_and_one_library() -> None:
+    outside = {end for start, end in IMPORTS if start.startswith("de_assets.contracts.")}
+    assert {module for module in outside if not module.startswith("de_assets.contracts.")} == {
+        "de_resources.replication.allow_list"
+    }
