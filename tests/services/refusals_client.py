@@ -11,8 +11,8 @@ import os
 import sys
 from pathlib import Path
 
-for folder in ("", "graph"):
-    sys.path.insert(0, str(Path(__file__).parents[1] / folder))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "graph"))
 
 from io_manager_support import Shop
 from refusals import REFUSALS, met
