@@ -1,1 +1,1 @@
-"""Whether data is right: factories of asset checks. Knows no blog."""
+"""Whether data is right: asset checks. Each module is a judgement; `factory` makes Dagster's checks of them. Knows no blog."""

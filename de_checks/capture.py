@@ -3,12 +3,11 @@
 import dagster as dg
 from pyspark.sql import functions as F
 
-from de_checks.subject import Subject, spec_of
+from de_checks.factory import CheckRun, check_of_asset
+from de_checks.subject import Subject
 from de_resources.capture import CaptureSource, SlotLost, status
-from de_resources.lake import Lake
 from de_resources.local.endpoints import ServiceUnavailable
 from de_resources.postgres import PostgresDatabase
-from de_resources.retries import RETRY_TRANSIENT
 from de_resources.sql.identifiers import identifier
 
 
@@ -20,15 +19,9 @@ def capture_check(
     One question to the database; where that is away, the check passes with a warning in its description, for nothing is known
     to be lost. Needs the resource `database`. Metadata: `retained_bytes` of log, which the UI plots.
     """
-    spec = spec_of(asset)
 
-    @dg.asset_check(
-        asset=spec.key,
-        name=name,
-        retry_policy=RETRY_TRANSIENT,
-        description=f"The slot `{source.slot}` has kept every change until it was relayed.",
-    )
-    def log_is_read_without_a_gap(database: PostgresDatabase) -> dg.AssetCheckResult:
+    def judge(run: CheckRun) -> dg.AssetCheckResult:
+        database: PostgresDatabase = run.resources.database
         try:
             slot = status(database, source)
         except ServiceUnavailable as away:
@@ -44,7 +37,13 @@ def capture_check(
             passed=not slot.is_lost, description=said, metadata={"retained_bytes": slot.retained_bytes}
         )
 
-    return log_is_read_without_a_gap
+    return check_of_asset(
+        asset,
+        name,
+        judge,
+        description=f"The slot `{source.slot}` has kept every change until it was relayed.",
+        resources=["database"],
+    )
 
 
 def understood_check(
@@ -62,16 +61,9 @@ def understood_check(
     for. A red result says what is wrong, and `remedy`. Two scans of three columns. Needs the resource `lake`.
     Metadata: `not_understood`, and `reasons` with their numbers.
     """
-    spec = spec_of(asset)
 
-    @dg.asset_check(
-        asset=spec.key,
-        name=name,
-        retry_policy=RETRY_TRANSIENT,
-        description="Every change since the last snapshot was understood.",
-    )
-    def changes_are_understood(lake: Lake) -> dg.AssetCheckResult:
-        rows = lake.table(spec.key, spec.metadata).read(lake.spark.spark_session)
+    def judge(run: CheckRun) -> dg.AssetCheckResult:
+        rows = run.table().read(run.lake.spark.spark_session)
         time = F.col(identifier(since))
         newest = rows.where(F.expr(emptied)).agg(F.max(time).alias("_snapshot"))
         left_out = rows.where(F.col(identifier(error)).isNotNull()).crossJoin(F.broadcast(newest))
@@ -83,4 +75,6 @@ def understood_check(
             metadata={"not_understood": sum(reasons.values()), "reasons": dg.MetadataValue.json(reasons)},
         )
 
-    return changes_are_understood
+    return check_of_asset(
+        asset, name, judge, description="Every change since the last snapshot was understood.", resources=["lake"]
+    )

@@ -10,10 +10,8 @@ import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from de_checks.patterns import carries
+from de_checks.factory import CheckRun, check_of_asset
 from de_checks.subject import Subject, spec_of
-from de_resources.lake import Lake
-from de_resources.retries import RETRY_TRANSIENT
 from de_resources.sql.identifiers import identifier
 
 Counts = Mapping[int, int]
@@ -39,16 +37,8 @@ def conservation_check(
     """
     spec = spec_of(state)
 
-    @dg.asset_check(
-        retry_policy=RETRY_TRANSIENT,
-        asset=spec.key,
-        name=name,
-        additional_deps=[key for key in kept if key != spec.key],
-        description="What came is what was kept, set apart, removed as copies, and not understood.",
-        metadata=carries("late_data_detector", "windowed_deduplicator"),
-    )
-    def nothing_is_lost(lake: Lake) -> dg.AssetCheckResult:
-        session = lake.spark.spark_session
+    def judge(run: CheckRun) -> dg.AssetCheckResult:
+        lake, session = run.lake, run.lake.spark.spark_session
         rows = lake.table(spec.key).read(session).where("entry = 'source'").collect()
         positions = {row["source"]: row["position"] for row in rows}
         differences = _differences(
@@ -67,7 +57,15 @@ def conservation_check(
             metadata={"records": sum(row["records"] for row in rows), "differences": dg.MetadataValue.json(told)},
         )
 
-    return nothing_is_lost
+    return check_of_asset(
+        state,
+        name,
+        judge,
+        description="What came is what was kept, set apart, removed as copies, and not understood.",
+        patterns=["late_data_detector", "windowed_deduplicator"],
+        resources=["lake"],
+        also_reads=[key for key in kept if key != spec.key],
+    )
 
 
 def _read(table: DataFrame, source: str, position: str | None = None, last: Counts | None = None) -> Counts:

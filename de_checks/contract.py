@@ -4,15 +4,15 @@ Patterns *Constraints Enforcer* (all rules of a batch are judged together and re
 (the figures are those that the write observed).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 from pyspark.sql import DataFrame
 
 from de_checks.evidence import Evidence, evidence
-from de_checks.patterns import carries
-from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
+from de_checks.factory import CheckRun, check_per_key
+from de_checks.per_key import Key, Materialized, Verdict
 from de_checks.subject import Subject, spec_of
 from de_checks.violations import Count, Example, count_by_key, examples_by_key
 from de_resources.contract import Contract
@@ -21,7 +21,6 @@ from de_resources.delta.metadata import VERSION, markdown_table
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
-from de_resources.retries import RETRY_TRANSIENT
 
 EXAMPLES = 3
 
@@ -61,29 +60,23 @@ def contract_check(
     if not definition.metadata.get("contract"):
         raise NoContract(definition.key)
     contract = Contract.load(definition.metadata["contract"])
-    spec = spec_for(
+
+    def judge(run: CheckRun, materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
+        known = {
+            key: evidence(run.instance, definition, contract, run.check.key, key, write)
+            for key, write in materialized.items()
+        }
+        return _verdicts(_Rows(run.lake, definition, contract, materialized), known)
+
+    return check_per_key(
         asset,
         name,
+        judge,
         description=_describe(contract),
+        patterns=["constraints_enforcer", "online_observer"],
         blocking=blocking,
-        metadata=carries("constraints_enforcer", "online_observer"),
+        resources=["lake"],
     )
-
-    @dg.multi_asset_check(
-        retry_policy=RETRY_TRANSIENT, name=spec.get_python_identifier(), specs=[spec], can_subset=True
-    )
-    def rows_meet_contract(
-        context: dg.AssetCheckExecutionContext, lake: Lake
-    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
-            known = {
-                k: evidence(context.instance, definition, contract, spec.key, k, m) for k, m in materialized.items()
-            }
-            return _verdicts(_Rows(lake, definition, contract, materialized), known)
-
-        yield from evaluate(context, spec, judge)
-
-    return rows_meet_contract
 
 
 class _Rows:

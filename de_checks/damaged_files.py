@@ -1,15 +1,14 @@
 """Was every file that came read to its end? A file that breaks off must not pass for one that had less to say."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 import dagster as dg
 
-from de_checks.patterns import carries
-from de_checks.per_key import Key, Materialized, Verdict, evaluate, latest_materializations, spec_for
+from de_checks.factory import CheckRun, check_per_key
+from de_checks.per_key import Key, Materialized, Verdict, latest_materializations
 from de_checks.subject import Subject, spec_of
 from de_resources.delta.observed_frame import Told
-from de_resources.retries import RETRY_TRANSIENT
 
 ACCEPT_TAG = "de/damage_accepted"
 """Run tag with the reason for which a person does without what is missing."""
@@ -32,26 +31,19 @@ def damaged_files_check(asset: Subject, told_by: Subject, *, name: str = "files_
     partition materialised again, the check passes.
     """
     letters = spec_of(told_by).key
-    spec = spec_for(
+
+    def judge(run: CheckRun, materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
+        told = latest_materializations(run.instance, letters, list(materialized))
+        reason = run.tags.get(ACCEPT_TAG)
+        return {key: judged(damage_of(told.get(key))).accepted_for(reason) for key in materialized}
+
+    return check_per_key(
         asset,
         name,
+        judge,
         description="Every file of the partition could be read to its end.",
-        blocking=False,
-        metadata=carries("dead_letter"),
+        patterns=["dead_letter"],
     )
-
-    @dg.multi_asset_check(
-        retry_policy=RETRY_TRANSIENT, name=spec.get_python_identifier(), specs=[spec], can_subset=True
-    )
-    def files_are_whole(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
-            told = latest_materializations(context.instance, letters, list(materialized))
-            reason = context.run.tags.get(ACCEPT_TAG)
-            return {key: judged(damage_of(told.get(key))).accepted_for(reason) for key in materialized}
-
-        yield from evaluate(context, spec, judge)
-
-    return files_are_whole
 
 
 def damage_of(materialized: Materialized | None) -> Mapping[str, str]:

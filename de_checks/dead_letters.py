@@ -3,15 +3,14 @@
 Both numbers of rows come from the metadata of materialisations: no engine, no table is touched.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import dagster as dg
 
-from de_checks.patterns import carries
-from de_checks.per_key import Key, Materialized, Verdict, evaluate, latest_materializations, spec_for
+from de_checks.factory import CheckRun, check_per_key
+from de_checks.per_key import Key, Materialized, Verdict, latest_materializations
 from de_checks.subject import Subject, spec_of
 from de_resources.delta.metadata import DEAD_LETTERS_OPEN
-from de_resources.retries import RETRY_TRANSIENT
 
 ACCEPT_TAG = "de/dead_letters_accepted"
 """Run tag with the reason for which a person lets the rows that were understood go on."""
@@ -57,36 +56,23 @@ def _check(
     valid: Subject, dead: Subject, name: str, limits: tuple[float, int], *, blocking: bool
 ) -> dg.AssetChecksDefinition:
     letters = spec_of(dead).key
-    spec = spec_for(
+
+    def judge(run: CheckRun, materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
+        apart = latest_materializations(run.instance, letters, list(materialized))
+        reason = run.tags.get(ACCEPT_TAG) if blocking else None
+        verdicts = {key: compare(current, apart.get(key), limits, reason) for key, current in materialized.items()}
+        if blocking:
+            return verdicts
+        return {key: noted_when_nothing_was_understood(verdict) for key, verdict in verdicts.items()}
+
+    return check_per_key(
         valid,
         name,
+        judge,
         description=f"At most {limits[0]:.0%} of what came is in `{letters.to_user_string()}`.",
+        patterns=["dead_letter"],
         blocking=blocking,
-        metadata=carries("dead_letter"),
     )
-
-    @dg.multi_asset_check(
-        retry_policy=RETRY_TRANSIENT,
-        name=spec.get_python_identifier(),
-        specs=[spec],
-        can_subset=True,
-    )
-    def share_of_dead_letters(
-        context: dg.AssetCheckExecutionContext,
-    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
-            apart = latest_materializations(context.instance, letters, list(materialized))
-            reason = context.run.tags.get(ACCEPT_TAG) if blocking else None
-            verdicts = {key: compare(current, apart.get(key), limits, reason) for key, current in materialized.items()}
-            return (
-                verdicts
-                if blocking
-                else {key: noted_when_nothing_was_understood(verdict) for key, verdict in verdicts.items()}
-            )
-
-        yield from evaluate(context, spec, judge)
-
-    return share_of_dead_letters
 
 
 def nothing_was_understood(valid: Materialized | None, dead: Materialized | None) -> bool:

@@ -3,16 +3,15 @@
 What a name stands for is the replicator's affair: a file, a partition of a topic, a commit of a table's log.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
 
-from de_checks.patterns import carries
-from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
+from de_checks.factory import CheckRun, check_per_key, key_by_key
+from de_checks.per_key import Key, Materialized, Verdict
 from de_checks.subject import Subject
-from de_resources.retries import RETRY_TRANSIENT
 
 Digests = Mapping[str, str]
 Sides = Callable[[Any, Mapping[str, Any]], tuple[Digests, Digests]]
@@ -31,30 +30,19 @@ def digest_check(
     failure names up to ten differences of each kind. Metadata of a verdict: `compared`, and where red `differing`,
     `missing`, `unexpected`. Errors of `sides`, such as a source that does not answer, are the run's own.
     """
-    spec = spec_for(
+
+    def judge(run: CheckRun, _key: Key, current: Materialized) -> Verdict:
+        return compare(*sides(run.resources, current.metadata))
+
+    return check_per_key(
         asset,
         name,
+        key_by_key(judge),
         description="The digests of the replica are those of its source.",
+        patterns=["passthrough_replicator"],
         blocking=blocking,
-        metadata=carries("passthrough_replicator"),
+        resources=resources,
     )
-
-    @dg.multi_asset_check(
-        retry_policy=RETRY_TRANSIENT,
-        name=spec.get_python_identifier(),
-        specs=[spec],
-        can_subset=True,
-        required_resource_keys=resources,
-    )
-    def equals_its_source(
-        context: dg.AssetCheckExecutionContext,
-    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
-            return {k: compare(*sides(context.resources, m.metadata)) for k, m in materialized.items()}
-
-        yield from evaluate(context, spec, judge)
-
-    return equals_its_source
 
 
 @dataclass(frozen=True)

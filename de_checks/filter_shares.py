@@ -4,7 +4,7 @@ A filter that suddenly removes everything, or nothing any more, leaves rows that
 of the materialisations (`intercept`): no engine, no table is touched.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from statistics import median
 from typing import Any
@@ -12,12 +12,11 @@ from typing import Any
 import dagster as dg
 
 from de_checks.baselines import Season
+from de_checks.factory import CheckRun, check_per_key, key_by_key
 from de_checks.history import good_before
-from de_checks.patterns import carries
-from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
+from de_checks.per_key import Key, Materialized, Verdict
 from de_checks.subject import Subject
 from de_resources.delta.metadata import FILTER_CONDITIONS, FILTER_ROWS_IN
-from de_resources.retries import RETRY_TRANSIENT
 
 SHARES = "shares"
 
@@ -47,31 +46,20 @@ def filter_check(
     """
     if not 0 < tolerance < 1:
         raise ValueError(f"The tolerance {tolerance} is no difference of shares: it lies between 0 and 1.")
-    spec = spec_for(
+
+    def judge(run: CheckRun, key: Key, current: Materialized) -> Verdict:
+        good = good_before(run.instance, run.check, key, current, against, run.verdicts)
+        earlier = list(islice((figures[SHARES] for _, figures in good if figures[SHARES]), history))
+        return compare(shares(current.metadata), earlier, tolerance)
+
+    return check_per_key(
         asset,
         name,
+        key_by_key(judge),
         description=f"Each condition removes its usual share of the rows, give or take {tolerance:.0%} of all.",
+        patterns=["filter_interceptor"],
         blocking=blocking,
-        metadata=carries("filter_interceptor"),
     )
-
-    @dg.multi_asset_check(
-        retry_policy=RETRY_TRANSIENT, name=spec.get_python_identifier(), specs=[spec], can_subset=True
-    )
-    def filter_shares_are_stable(
-        context: dg.AssetCheckExecutionContext,
-    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
-            verdicts: dict[Key, Verdict] = {}
-            for key, current in materialized.items():
-                good = good_before(context.instance, spec, key, current, against, verdicts)
-                earlier = list(islice((figures[SHARES] for _, figures in good if figures[SHARES]), history))
-                verdicts[key] = compare(shares(current.metadata), earlier, tolerance)
-            return verdicts
-
-        yield from evaluate(context, spec, judge)
-
-    return filter_shares_are_stable
 
 
 def shares(metadata: Mapping[str, Any]) -> Shares | None:

@@ -5,10 +5,9 @@ from datetime import timedelta
 import dagster as dg
 from pyspark.sql import functions as F
 
+from de_checks.factory import CheckRun, check_of_asset
 from de_checks.freshness.clock import duration
-from de_checks.subject import Subject, spec_of
-from de_resources.lake import Lake
-from de_resources.retries import RETRY_TRANSIENT
+from de_checks.subject import Subject
 from de_resources.sql.identifiers import identifier
 
 
@@ -28,18 +27,9 @@ def delay_check(
     count, and where there is none the check passes and says so. Two scans of one or two columns. Needs the resource `lake`.
     Metadata: `rows`, `median_ms`, `p95_ms`, which the UI plots.
     """
-    spec = spec_of(asset)
 
-    @dg.asset_check(
-        retry_policy=RETRY_TRANSIENT,
-        asset=spec.key,
-        name=name,
-        blocking=blocking,
-        description=f"Half of the rows of the last {duration(window.total_seconds())} arrived within "
-        f"{duration(median.total_seconds())}.",
-    )
-    def delay_is_short(lake: Lake) -> dg.AssetCheckResult:
-        rows = lake.table(spec.key, spec.metadata).read(lake.spark.spark_session)
+    def judge(run: CheckRun) -> dg.AssetCheckResult:
+        rows = run.table().read(run.lake.spark.spark_session)
         delay, time = F.col(identifier(column)), F.col(identifier(since))
         newest = rows.agg(F.max(time).alias("newest"))
         recent = rows.crossJoin(F.broadcast(newest)).where(
@@ -54,4 +44,12 @@ def delay_check(
             metadata={"rows": count, "median_ms": float(middle), "p95_ms": float(high)},
         )
 
-    return delay_is_short
+    return check_of_asset(
+        asset,
+        name,
+        judge,
+        description=f"Half of the rows of the last {duration(window.total_seconds())} arrived within "
+        f"{duration(median.total_seconds())}.",
+        blocking=blocking,
+        resources=["lake"],
+    )

@@ -14,12 +14,11 @@ from deltalake.fs import DeltaStorageHandler
 from pandera.pyspark import DataFrameModel
 from pyarrow.fs import FileSelector, FileSystem, PyFileSystem
 
-from de_checks.patterns import carries
-from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
-from de_checks.subject import Subject, spec_of
+from de_checks.factory import CheckRun, check_per_key
+from de_checks.per_key import Key, Materialized, Verdict
+from de_checks.subject import Subject
 from de_resources.contract import Contract
 from de_resources.delta.log import TableLog
-from de_resources.retries import RETRY_TRANSIENT
 
 
 def privacy_check(
@@ -36,33 +35,19 @@ def privacy_check(
     Metadata of a verdict: `files`, and where red `columns`, {column: files that hold it}.
     """
     contract = Contract.of(source)
-    subject = spec_of(asset)
-    spec = spec_for(
+
+    def judge(run: CheckRun, materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
+        return dict.fromkeys(materialized, inspect(run.table(lake).log(), contract))
+
+    return check_per_key(
         asset,
         name,
+        judge,
         description=f"Schema and files hold no column that `{contract.name}` tags as personal or does not classify.",
+        patterns=["transformation_replicator"],
         blocking=blocking,
-        metadata=carries("transformation_replicator"),
+        resources=[lake],
     )
-
-    @dg.multi_asset_check(
-        retry_policy=RETRY_TRANSIENT,
-        name=spec.get_python_identifier(),
-        specs=[spec],
-        can_subset=True,
-        required_resource_keys={lake},
-    )
-    def holds_no_personal_column(
-        context: dg.AssetCheckExecutionContext,
-    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
-            log = getattr(context.resources, lake).table(subject.key, subject.metadata).log()
-            verdict = inspect(log, contract)
-            return dict.fromkeys(materialized, verdict)
-
-        yield from evaluate(context, spec, judge)
-
-    return holds_no_personal_column
 
 
 def inspect(log: TableLog | None, contract: Contract) -> Verdict:

@@ -2,11 +2,9 @@
 
 import dagster as dg
 
-from de_checks.patterns import carries
-from de_checks.subject import Subject, spec_of
+from de_checks.factory import CheckRun, check_of_asset
+from de_checks.subject import Subject
 from de_resources.delta.write.merge_state import MergeState
-from de_resources.lake import Lake
-from de_resources.retries import RETRY_TRANSIENT
 
 
 def replay_check(asset: Subject, *, name: str = "nothing_awaits_replay") -> dg.AssetChecksDefinition:
@@ -16,17 +14,9 @@ def replay_check(asset: Subject, *, name: str = "nothing_awaits_replay") -> dg.A
     Metadata: `stateful/replay` (the partitions to run, in order), `stateful/partitions` (how many are in) and
     `stateful/newest`.
     """
-    spec = spec_of(asset)
 
-    @dg.asset_check(
-        retry_policy=RETRY_TRANSIENT,
-        asset=spec.key,
-        name=name,
-        description="Every partition that a rerun took out of the table has been merged again.",
-        metadata=carries("stateful_merger"),
-    )
-    def nothing_awaits_replay(lake: Lake) -> dg.AssetCheckResult:
-        state = MergeState.of(lake.table(spec.key, spec.metadata).log(), spec.key.to_user_string())
+    def judge(run: CheckRun) -> dg.AssetCheckResult:
+        state = MergeState.of(run.table().log(), run.asset.key.to_user_string())
         waiting = list(state.replay)
         told = (
             f"Run {len(waiting)} partition(s) in order, from `{waiting[0]}` on." if waiting else "Nothing is missing."
@@ -42,4 +32,11 @@ def replay_check(asset: Subject, *, name: str = "nothing_awaits_replay") -> dg.A
             },
         )
 
-    return nothing_awaits_replay
+    return check_of_asset(
+        asset,
+        name,
+        judge,
+        description="Every partition that a rerun took out of the table has been merged again.",
+        patterns=["stateful_merger"],
+        resources=["lake"],
+    )

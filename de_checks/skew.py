@@ -4,22 +4,20 @@ Everything comes from the statistics in Delta's transaction log: no scan, no eng
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from statistics import fmean, pstdev
 from typing import Literal
 from urllib.parse import unquote
 
 import dagster as dg
 
-from de_checks.patterns import carries
-from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
-from de_checks.subject import Subject, spec_of
+from de_checks.factory import CheckRun, check_per_key
+from de_checks.per_key import Key, Materialized, Verdict
+from de_checks.subject import Subject
 from de_resources.delta.log import TableLog
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.table import TableMissing
 from de_resources.errors import PermanentError
-from de_resources.lake import Lake
-from de_resources.retries import RETRY_TRANSIENT
 
 Load = dict[str, int]
 """Rows per part: a physical partition (`hour=3`) or a file."""
@@ -56,32 +54,24 @@ def skew_check(
     `relative_deviation`, `parts`, `rows`, `largest` and `smallest`. Raises `PartsUnknown` where the table's layout does
     not follow the asset's partitions, `TableMissing` where there is no table.
     """
-    definition = spec_of(asset)
-    spec = spec_for(
+
+    def judge(run: CheckRun, materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
+        table = run.table()
+        log = table.log()
+        if log is None:
+            raise TableMissing(table.name)
+        loads = _loads(log, run.asset, list(materialized), over)
+        return {key: _verdict(load, max_deviation, expected_parts) for key, load in loads.items()}
+
+    return check_per_key(
         asset,
         name,
+        judge,
         description=f"The relative standard deviation of rows over {over} is at most {max_deviation:g}.",
+        patterns=["skew_detector"],
         blocking=blocking,
-        metadata=carries("skew_detector"),
+        resources=["lake"],
     )
-
-    @dg.multi_asset_check(
-        retry_policy=RETRY_TRANSIENT, name=spec.get_python_identifier(), specs=[spec], can_subset=True
-    )
-    def load_is_balanced(
-        context: dg.AssetCheckExecutionContext, lake: Lake
-    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
-            table = lake.table(definition.key, definition.metadata)
-            log = table.log()
-            if log is None:
-                raise TableMissing(table.name)
-            loads = _loads(log, definition, list(materialized), over)
-            return {key: _verdict(load, max_deviation, expected_parts) for key, load in loads.items()}
-
-        yield from evaluate(context, spec, judge)
-
-    return load_is_balanced
 
 
 def relative_deviation(rows: list[int]) -> float:

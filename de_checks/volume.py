@@ -3,18 +3,17 @@
 Rows come from the metadata of materialisations: no engine, no table is touched.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import sqrt
 
 import dagster as dg
 
 from de_checks.baselines import NoSeason, Season, time_dimension
+from de_checks.factory import CheckRun, check_per_key, key_by_key
 from de_checks.history import good_before
-from de_checks.patterns import carries
-from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
+from de_checks.per_key import Key, Materialized, Verdict
 from de_checks.subject import Subject, spec_of
-from de_resources.retries import RETRY_TRANSIENT
 
 ACCEPT_TAG = "de/volume_accepted"
 """Run tag with the reason for which a person accepts a volume outside the tolerance."""
@@ -64,41 +63,27 @@ def volume_check(
     low, high = tolerance
     if not 0 <= low <= 1 <= high:
         raise ValueError(f"The tolerance {tolerance} must include the ratio 1, an unchanged volume.")
-    spec = spec_for(
+
+    def judge(run: CheckRun, key: Key, current: Materialized) -> Verdict:
+        if not _is_whole(subject.partitions_def, key, whole):
+            return Verdict(True, "The source covers a part of this window only.", {_PART: True})
+        verdict = compare(current.rows, _baseline(run, key, current, against), tolerance, min_rows, events=events)
+        if not verdict.passed and verdict.severity == dg.AssetCheckSeverity.ERROR:
+            verdict = replace(verdict, severity=severity)
+        return verdict.accepted_for(run.tags.get(ACCEPT_TAG))
+
+    return check_per_key(
         asset,
         name,
+        key_by_key(judge),
         description=f"Rows are at least {min_rows:,} and between {low:g}x and {high:g}x the last good "
         + ("same weekday." if against == "same_weekday" else "volume."),
+        patterns=["skew_detector"],
         blocking=blocking,
-        metadata=carries("skew_detector"),
     )
 
-    @dg.multi_asset_check(
-        retry_policy=RETRY_TRANSIENT, name=spec.get_python_identifier(), specs=[spec], can_subset=True
-    )
-    def volume_is_stable(
-        context: dg.AssetCheckExecutionContext,
-    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
-            verdicts: dict[Key, Verdict] = {}
-            for key, current in materialized.items():
-                if not _is_whole(spec, key, whole):
-                    verdicts[key] = Verdict(True, "The source covers a part of this window only.", {_PART: True})
-                    continue
-                baseline = _baseline(context.instance, spec, key, current, against, verdicts)
-                verdict = compare(current.rows, baseline, tolerance, min_rows, events=events)
-                if not verdict.passed and verdict.severity == dg.AssetCheckSeverity.ERROR:
-                    verdict = replace(verdict, severity=severity)
-                verdicts[key] = verdict.accepted_for(context.run.tags.get(ACCEPT_TAG))
-            return verdicts
 
-        yield from evaluate(context, spec, judge)
-
-    return volume_is_stable
-
-
-def _is_whole(spec: dg.AssetCheckSpec, key: Key, whole: Callable[[dg.TimeWindow], bool]) -> bool:
-    partitions = spec.partitions_def
+def _is_whole(partitions: dg.PartitionsDefinition | None, key: Key, whole: Callable[[dg.TimeWindow], bool]) -> bool:
     if key is None or not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         return True
     return whole(partitions.time_window_for_partition_key(key))
@@ -112,16 +97,9 @@ class Baseline:
     label: str
 
 
-def _baseline(
-    instance: dg.DagsterInstance,
-    spec: dg.AssetCheckSpec,
-    key: Key,
-    current: Materialized,
-    season: Season,
-    fresh: Mapping[Key, Verdict],
-) -> Baseline | None:
-    """The nearest good state; `fresh` are this run's verdicts, which are newer than any recorded one."""
-    good = good_before(instance, spec, key, current, season, fresh)
+def _baseline(run: CheckRun, key: Key, current: Materialized, season: Season) -> Baseline | None:
+    """The nearest good state, also of the keys that this run judged before."""
+    good = good_before(run.instance, run.check, key, current, season, run.verdicts)
     nearest = next(((partition, figures) for partition, figures in good if ROWS in figures), None)
     if nearest is None:
         return None

@@ -7,11 +7,10 @@ from typing import Any
 import dagster as dg
 
 from de_checks.baselines import time_dimension
+from de_checks.factory import CheckRun, check_of_asset
 from de_checks.freshness.clock import Clock, utc_now
-from de_checks.patterns import carries
 from de_checks.subject import Subject, spec_of
 from de_resources.errors import PermanentError
-from de_resources.retries import RETRY_TRANSIENT
 
 NAMED = 5
 
@@ -49,18 +48,10 @@ def completeness_check(
     if partitions is None:
         raise NotPartitioned(spec.key)
 
-    @dg.asset_check(
-        retry_policy=RETRY_TRANSIENT,
-        asset=spec.key,
-        name=name,
-        blocking=blocking,
-        description=f"Every partition that ended {allowed_delay} ago or longer is materialised.",
-        metadata=carries("flow_interruption_detector"),
-    )
-    def partitions_are_complete(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+    def judge(run: CheckRun) -> dg.AssetCheckResult:
         cutoff = now() - allowed_delay
-        expected = expected_keys(partitions, cutoff, since, context.instance)
-        there = context.instance.get_materialized_partitions(spec.key)
+        expected = expected_keys(partitions, cutoff, since, run.instance)
+        there = run.instance.get_materialized_partitions(spec.key)
         missing = [key for key in expected if key not in there]
         figures: dict[str, Any] = {"expected": len(expected), "missing": len(missing)}
         if missing:
@@ -70,7 +61,14 @@ def completeness_check(
             figures["complete_until"] = dg.MetadataValue.timestamp(until)
         return dg.AssetCheckResult(passed=not missing, description=_describe(expected, missing), metadata=figures)
 
-    return partitions_are_complete
+    return check_of_asset(
+        asset,
+        name,
+        judge,
+        description=f"Every partition that ended {allowed_delay} ago or longer is materialised.",
+        patterns=["flow_interruption_detector"],
+        blocking=blocking,
+    )
 
 
 def expected_keys(

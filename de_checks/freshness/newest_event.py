@@ -7,13 +7,11 @@ from typing import Any
 
 import dagster as dg
 
+from de_checks.factory import CheckRun, check_of_asset
 from de_checks.freshness.clock import Clock, duration, utc_now
-from de_checks.patterns import carries
-from de_checks.subject import Subject, spec_of
+from de_checks.subject import Subject
 from de_resources.delta.log import TableLog
 from de_resources.errors import PermanentError
-from de_resources.lake import Lake
-from de_resources.retries import RETRY_TRANSIENT
 
 
 class NoStatistics(PermanentError):
@@ -56,23 +54,22 @@ def newest_event_check(
     Run it on a schedule of its own. Needs the resource `lake`. Metadata: `newest_event` (the last good time),
     `age_seconds`, `future_files`. A table without rows, or none at all, fails. Raises `NoStatistics`.
     """
-    spec = spec_of(asset)
 
-    @dg.asset_check(
-        retry_policy=RETRY_TRANSIENT,
-        asset=spec.key,
-        name=name,
-        blocking=blocking,
-        description=f"The newest `{column}` is at most {duration(max_age.total_seconds())} old.",
-        metadata=carries("flow_interruption_detector"),
-    )
-    def newest_event_is_recent(lake: Lake) -> dg.AssetCheckResult:
+    def judge(run: CheckRun) -> dg.AssetCheckResult:
         moment = now()
-        log = lake.table(spec.key, spec.metadata).log()
-        bounds = _bounds(log, spec.key, column) if log else []
+        log = run.table().log()
+        bounds = _bounds(log, run.asset.key, column) if log else []
         return _result(newest(bounds, moment + clock_skew), moment, max_age)
 
-    return newest_event_is_recent
+    return check_of_asset(
+        asset,
+        name,
+        judge,
+        description=f"The newest `{column}` is at most {duration(max_age.total_seconds())} old.",
+        patterns=["flow_interruption_detector"],
+        blocking=blocking,
+        resources=["lake"],
+    )
 
 
 def newest(bounds: Iterable[tuple[datetime, datetime]], believable: datetime) -> Newest:

@@ -189,16 +189,20 @@ def test_users_end_with_a_truncation_and_with_a_snapshot_that_does_not_have_them
 
 def test_a_renamed_column_is_red_until_a_snapshot_made_up_for_it(world: Users) -> None:
     check = next(each for each in checks if "changes_are_understood" in str(next(iter(each.check_keys)).name))
-    lake = Lake(root_uri=str(world.root), spark=world.engine)
+
+    def judged() -> dg.AssetCheckResult:
+        with dg.build_op_context({"lake": Lake(root_uri=str(world.root), spark=world.engine)}) as context:
+            return check(context)
+
     world.put("u1", "at")
     world.load()
-    assert check(lake=lake).passed
+    assert judged().passed
 
     world.put("u1", "pl")
     ((value, place),) = world.captured
     world.captured = [((value or b"").replace(b'"country"', b'"land"'), place)]
     world.load()
-    red = check(lake=lake)
+    red = judged()
     assert not red.passed
     assert "renamed or dropped at the source: country" in str(red.description)
     assert "capture_anew" in str(red.description)
@@ -207,7 +211,7 @@ def test_a_renamed_column_is_red_until_a_snapshot_made_up_for_it(world: Users) -
 
     world.snapshot()
     world.load()
-    assert check(lake=lake).passed
+    assert judged().passed
     world.run()
     assert world.counted() == world.expected() == {"pl": 1}
 

@@ -254,7 +254,11 @@ def test_what_was_deleted_while_there_was_no_slot_ends_with_the_next_snapshot(
     world: World, relaying: Callable[[], None]
 ) -> None:
     whole = capture_check(dg.AssetSpec(world.source.name), world.source)
-    judged = partial(whole, database=PostgresDatabase())
+
+    def judged() -> dg.AssetCheckResult:
+        with dg.build_op_context({"database": PostgresDatabase()}) as context:
+            return whole(context)
+
     world.execute("INSERT INTO {} (id) VALUES (1), (2), (3)")
     with PostgresDatabase().connect() as session, session.cursor() as cursor:
         cursor.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (world.source.slot,))
