@@ -13,7 +13,7 @@ defs = dg.Definitions(
     asset_checks=[*bronze.checks, *silver.checks, *gold.checks, *staging.checks],
     sensors=automation.sensors,
     schedules=[*automation.schedules, *bronze.polls, *gold.polls, *serving.polls, *staging.polls],
-    jobs=automation.jobs(assets),
+    jobs=[*automation.jobs(assets), *serving.jobs],
     resources=resources(),
     # One process per run: every step shares the session, or the connection, of the run.
     executor=dg.in_process_executor,

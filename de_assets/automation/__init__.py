@@ -15,12 +15,12 @@ from de_assets.automation.late_data.report import late_partitions
 from de_assets.automation.late_data.visits import late_days, late_hours, late_totals
 from de_assets.automation.maintenance import nightly as maintenance
 from de_assets.automation.maintenance import restore, versions, weeks
-from de_assets.automation.maintenance.recapture import capture_anew
-from de_assets.automation.maintenance.view_roll_back import roll_back_view
+from de_assets.automation.maintenance.recapture import capture_anew_job
 from de_assets.automation.schedules import referral_stats_daily
 from de_assets.automation.triggers.landing import visits_hour_landed
 from de_assets.automation.triggers.legacy_hours import legacy_hours_grown
 from de_assets.automation.triggers.releases import feature_released, features_release, features_set_aside
+from de_assets.sources.capture import CAPTURES
 from de_resources.tempo import sensor_seconds
 
 if TYPE_CHECKING:
@@ -54,5 +54,5 @@ def jobs(
 ) -> "list[dg.JobDefinition | UnresolvedAssetJobDefinition]":
     """The jobs that work on the tables of these assets, and those that an event starts."""
     tables = [maintenance.maintenance_job(assets), restore.restore_job(assets)]
-    stores = [*versions.version_jobs(assets), roll_back_view, *weeks.week_jobs(assets)]
-    return [*tables, *stores, features_release, features_set_aside, capture_anew]
+    stores = [*versions.version_jobs(assets), *weeks.week_jobs(assets)]
+    return [*tables, *stores, features_release, features_set_aside, capture_anew_job(CAPTURES)]

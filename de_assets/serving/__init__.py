@@ -1,5 +1,6 @@
 """Serving: what other systems read where they read, written in transactions."""
 
+from de_assets.automation.maintenance.view_roll_back import roll_back_view_job
 from de_assets.serving import daily_traffic, users_snapshot, visits_reduced, weekly_visits
 
 assets = [
@@ -8,4 +9,5 @@ assets = [
     visits_reduced.visits_reduced,
     weekly_visits.weekly_visits,
 ]
+jobs = [roll_back_view_job(users_snapshot.users_snapshot.key, users_snapshot.view_proxy)]
 polls = [*visits_reduced.polls]

@@ -15,9 +15,8 @@ from pyspark.sql import functions as F
 
 from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.serving import DailyTraffic, DailyTrafficByCountry
-from de_assets.dataset import pattern_tags
+from de_assets.dataset import pattern_tags, served
 from de_assets.partitions import daily
-from de_assets.serving.served import served
 from de_resources.contract import Contract
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.transaction import Load, Relation, Rows, write_slice

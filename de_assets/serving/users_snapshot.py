@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 
 from de_assets.automation.conditions import gated
 from de_assets.contracts.serving import ServedUsers
+from de_assets.dataset import served
 from de_assets.gold.users_snapshot import users_snapshot as snapshots
-from de_assets.serving.served import served
 from de_resources.contract import Contract
 from de_resources.errors import PermanentError
 from de_resources.postgres import PostgresDatabase

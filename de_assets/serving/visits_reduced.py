@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from de_assets.automation.triggers.polling import poll, unread_by_stream
 from de_assets.contracts.serving import VisitsReduced
-from de_assets.serving.served import served
+from de_assets.dataset import served
 from de_assets.sources.systems import VISITS_TOPIC
 from de_assets.sources.topics import VISITS, VISITS_REDUCED
 from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits

@@ -101,6 +101,11 @@ class ProxyView:
         """The schema of the versions."""
         return Identifier(f"{self.schema}_versions")
 
+    @property
+    def switches(self) -> Identifier:
+        """The table that says what the view showed when."""
+        return Identifier(f"{self.schema}_versions", "switches")
+
     def version(self, id_: str) -> Identifier:
         """The table of a version."""
         schema, name = self.name.split(".")
@@ -201,9 +206,12 @@ class ViewProxy:
         return dropped
 
     def states(self) -> list[Manifest]:
-        """What the view showed when, oldest first; the last one is live."""
-        with self._switching("states") as statement:
-            return self._states(statement)
+        """What the view showed when, oldest first; the last one is live. None before the first version.
+
+        Waits for no switch, and leaves the database as it is.
+        """
+        with self._reading("states") as statement:
+            return self._states(statement) if exists(statement, self.view.switches) else []
 
     def _open(self, id_: str, run: str) -> int | None:
         """Create the version for the writer to fill; None where it is complete.
@@ -268,7 +276,7 @@ class ViewProxy:
         return int(rows)
 
     def _rows(self, id_: str) -> int:
-        with self._switching(id_) as statement:
+        with self._reading(id_) as statement:
             self._execute(statement, "SELECT rows FROM {versions}.versions WHERE dataset = %s AND version = %s", id_)
             (rows,) = statement.fetchone() or (0,)
         return int(rows)
@@ -314,9 +322,15 @@ class ViewProxy:
         with self._steps(what), self.database.connect() as session, session.cursor() as statement:
             statement.execute(SQL("SET LOCAL lock_timeout = {}").format(Literal(f"{LOCK_SECONDS}s")))
             lock(statement, f"{self.view.schema}: proxies")
-            if not exists(statement, Identifier(*self.view.versions.strings, "switches")):
+            if not exists(statement, self.view.switches):
                 claim_schema(statement, self.view.schema)
                 statement.execute(SQL(_CATALOGUE).format(versions=self.view.versions))
+            yield statement
+
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[cursor]:
+        """A transaction that reads the catalogue: it waits for no switch, and makes nothing."""
+        with self._steps(what), self.database.connect() as session, session.cursor() as statement:
             yield statement
 
     @contextmanager

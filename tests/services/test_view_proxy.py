@@ -21,10 +21,10 @@ import psycopg2
 import pytest
 from dagster_delta import LocalConfig
 from psycopg2.errors import InsufficientPrivilege
-from psycopg2.sql import SQL, Identifier
+from psycopg2.sql import SQL, Identifier, Literal
 from pyspark.sql import DataFrame
 
-from de_assets.automation.maintenance.view_roll_back import roll_back_view
+from de_assets.automation.maintenance.view_roll_back import roll_back_view_job
 from de_assets.gold.users_latest import users_latest
 from de_assets.gold.users_snapshot import users_snapshot as snapshots
 from de_assets.partitions import daily
@@ -33,6 +33,7 @@ from de_assets.serving.users_snapshot import view_proxy
 from de_resources.delta.write.crash_points import at
 from de_resources.local import LocalServices
 from de_resources.postgres import NoWriter, PostgresDatabase
+from de_resources.postgres.creation import lock
 from de_resources.postgres.transaction import LoadRefused
 from de_resources.postgres.versioned_view import ProxyView, VersionTaken, ViewInUse, ViewProxy
 from de_resources.postgres.view_swap import Patience, ViewBusy
@@ -75,6 +76,7 @@ class Shelf:
             "version": self.view.version(version),
             "schema": Identifier(self.view.schema),
             "versions": self.view.versions,
+            "pattern": Literal(f"{self.view.schema}%"),
             "writer": Identifier(self.proxy.database.writer_role),
         }
         with self.proxy.database.connect(writer=writer) as session, session.cursor() as statement:
@@ -286,6 +288,18 @@ def test_the_way_back_is_one_action(shelf: Shelf) -> None:
         shelf.proxy.roll_back(9, now=NOON)
 
 
+def test_looking_at_the_states_waits_for_no_switch_and_creates_nothing(shelf: Shelf) -> None:
+    assert shelf.proxy.states() == []
+    assert shelf.ask("SELECT nspname FROM pg_namespace WHERE nspname LIKE {pattern}") == []
+
+    shelf.show("v1", 1)
+    with shelf.proxy.database.connect() as session, session.cursor() as switch:
+        lock(switch, f"{shelf.view.schema}: proxies")  # somebody switches, and takes their time
+        with ThreadPoolExecutor(1) as beside:
+            states = beside.submit(shelf.proxy.states).result(timeout=30)
+    assert [s.number for s in states] == [1]
+
+
 def test_retention_never_drops_the_live_version(shelf: Shelf) -> None:
     for n in range(1, 5):
         shelf.show(f"v{n}", n)
@@ -314,7 +328,7 @@ def test_the_graph_serves_the_newest_day_and_takes_it_back(nothing_served: None,
     source = dg.AssetSpec(["silver", "users"]).with_io_manager_key("users")
     definitions = dg.Definitions(
         assets=[source, snapshots, users_latest, served_users],
-        jobs=[roll_back_view],
+        jobs=[roll_back_view_job(served_users.key, view_proxy)],
         resources={
             "proxy_io_manager": ProxyDeltaIOManager(**config),
             "view_io_manager": CatalogueViewIOManager(root_uri=config["root_uri"], spark=engine),

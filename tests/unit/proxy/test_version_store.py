@@ -63,6 +63,20 @@ def test_a_rerun_of_one_day_switches_this_day_only(store: VersionStore) -> None:
     assert dict(store.manifest(1).live) == {"a": "v1", "b": "v1"}
 
 
+def test_looking_creates_nothing(store: VersionStore) -> None:
+    assert (store.live(), store.manifests(), store.numbers(), store.complete_versions()) == (None, [], [], [])
+    assert store.complete("any") is None
+    with pytest.raises(NoSuchManifest, match="nothing was published yet"):
+        store.manifest(1)
+    assert not store.folder.exists()
+
+    show(store, "v1", "mon")
+    before = sorted(store.folder.rglob("*"))
+    assert store.live() == store.manifest(1)
+    assert [v.id for v in store.complete_versions()] == ["v1"]
+    assert sorted(store.folder.rglob("*")) == before
+
+
 def test_documents_cannot_be_created_twice(store: VersionStore) -> None:
     show(store, "v1", "a")
     assert not create(store.manifest_path(1), "something else")
