@@ -25,7 +25,8 @@ from pyspark.sql import SparkSession
 
 from de_resources.engine_errors import BROKEN_CALLS, ENGINE_ERRORS, session_is_gone
 from de_resources.errors import TransientError
-from de_resources.local.endpoints import accepts_connections, local_endpoint
+from de_resources.local.discovery import local_endpoint
+from de_resources.local.endpoints import accepts_connections
 from de_resources.local.engine_conf import engine_conf
 from de_resources.settings import Settings
 

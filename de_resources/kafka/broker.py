@@ -9,7 +9,8 @@ from confluent_kafka.admin import AdminClient
 from pydantic import Field, SecretStr
 
 from de_resources.errors import PermanentError
-from de_resources.local.endpoints import ServiceUnavailable, local_endpoint
+from de_resources.local.discovery import local_endpoint
+from de_resources.local.endpoints import ServiceUnavailable
 from de_resources.local.topics import TopicSpec, create_topics
 from de_resources.secrets import Secrets
 from de_resources.settings import Settings

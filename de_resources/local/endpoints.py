@@ -9,7 +9,6 @@ from enum import StrEnum
 from pydantic import SecretStr
 
 from de_resources.errors import TransientError
-from de_resources.settings import Settings
 
 PROBE_SECONDS = 1.0
 
@@ -75,14 +74,6 @@ class ServiceUnavailable(TransientError):
         self.address = address
         self.hint = hint
         super().__init__(f"{service} at {address} does not answer: {hint}")
-
-
-def local_endpoint(settings: Settings, service: str) -> Endpoint | None:
-    """Where a service of this home is reached; None where it was not started here or does not take connections."""
-    # A code location names its services when it is loaded, and looks for them when something runs.
-    from de_resources.local.services import LocalServices
-
-    return LocalServices(settings).endpoint(service)
 
 
 def accepts_connections(host: str, port: int, timeout: float = PROBE_SECONDS) -> bool:

@@ -10,7 +10,8 @@ from psycopg2.extensions import connection
 from pydantic import Field
 
 from de_resources.errors import PermanentError
-from de_resources.local.endpoints import Endpoint, ServiceUnavailable, local_endpoint
+from de_resources.local.discovery import local_endpoint
+from de_resources.local.endpoints import Endpoint, ServiceUnavailable
 from de_resources.local.postgres_role import log_in
 from de_resources.secrets import Secrets
 from de_resources.settings import Settings
