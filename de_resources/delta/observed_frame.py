@@ -17,8 +17,15 @@ from pyspark.sql import DataFrame
 from de_resources.delta.slices import Slice
 from de_resources.stream_source import StreamSource
 
+
+class Markdown(str):
+    """Text that the UI shows as Markdown. A transform tells it, and needs not know of Dagster."""
+
+    __slots__ = ()
+
+
 Told = Mapping[datetime | None, Mapping[str, Any]]
-"""Metadata by the start of a time window (UTC), or by None for the frame as a whole."""
+"""Metadata by the start of a time window (UTC), or by None for the frame as a whole: plain values, dictionaries, `Markdown`."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +58,17 @@ class ObservedFrame:
 def record_told(context: dg.OutputContext, told: Told) -> None:
     """Attach what was told to the materialisations: of the window's partition, or of all that the run wrote."""
     for start, metadata in told.items():
+        shown = {name: _shown(value) for name, value in metadata.items()}
         if start is None:
-            context.add_output_metadata(dict(metadata))
+            context.add_output_metadata(shown)
         else:
             key = _partition_key(context, start)
-            context.step_context.add_asset_metadata(dict(metadata), context.asset_key, key)
+            context.step_context.add_asset_metadata(shown, context.asset_key, key)
+
+
+def _shown(value: Any) -> Any:
+    """As Dagster shows it: of text it would not see that it is Markdown, and other plain values it knows by their type."""
+    return dg.MetadataValue.md(str(value)) if isinstance(value, Markdown) else value
 
 
 def _partition_key(context: dg.OutputContext, start: datetime) -> str:

@@ -12,13 +12,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-import dagster as dg
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructField, StructType
 
 from de_resources.delta.metadata import FILTER_CONDITIONS, FILTER_ROWS_IN
-from de_resources.delta.observed_frame import ObservedFrame, Told
+from de_resources.delta.observed_frame import Markdown, ObservedFrame, Told
 from de_resources.exact_histogram import BINS, histogram, observed_counts
 from de_resources.lineage import MARK
 
@@ -61,8 +60,8 @@ class Interception:
         return {
             FILTER_ROWS_IN: self.rows_in,
             "filter/rows_kept": self.rows_kept,
-            FILTER_CONDITIONS: dg.MetadataValue.json(self.numbers()["conditions"]),
-            "filter/removed": dg.MetadataValue.md(_table(self)),
+            FILTER_CONDITIONS: self.numbers()["conditions"],
+            "filter/removed": Markdown(_table(self)),
         }
 
     def numbers(self) -> dict[str, Any]:
@@ -118,7 +117,7 @@ def intercept_stream(frame: DataFrame, conditions: Mapping[str, str], *, time: s
             return {None: dict(_UNCOUNTED)}
         windows = {_start(each).isoformat(): account.numbers() for each, account in found.items()}
         whole = _sum(found.values(), list(conditions))
-        return {None: {**whole.metadata(), "filter/windows": dg.MetadataValue.json(windows)}}
+        return {None: {**whole.metadata(), "filter/windows": windows}}
 
     return ObservedFrame(kept, tell)
 
@@ -139,7 +138,7 @@ def account_by_hour(
         if found is None:
             return {None: dict(_UNCOUNTED)}
         hours = {_start(each).isoformat() if each else "unknown": account.numbers() for each, account in found.items()}
-        return {None: {"filter/by_hour": dg.MetadataValue.json(hours)}}
+        return {None: {"filter/by_hour": hours}}
 
     return observed.drop(_OUTCOME), tell
 
