@@ -5,15 +5,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from de_assets.cli.app import app, console, explained
+from de_assets.cli.terminal import console, explained
 from de_assets.sources.capture import CAPTURES
 from de_resources.capture.source import UnknownCapture
 
-commands = typer.Typer(help="What captures hold in the database, and how to give it up.", no_args_is_help=True)
-app.add_typer(commands, name="capture")
+HELP = "What captures hold in the database, and how to give it up."
 
 
-@commands.command()
 def status() -> None:
     """Show each capture's slot: whether it is read, and how much of the database's log it keeps from being removed."""
     from de_resources import capture as captures
@@ -29,7 +27,6 @@ def status() -> None:
     console.print(table)
 
 
-@commands.command()
 def drop(name: Annotated[str, typer.Argument(help="The capture, as `de capture status` names it.")]) -> None:
     """Give up a capture's slot and publication; the running capture then begins anew, with a snapshot."""
     from de_resources import capture as captures

@@ -14,7 +14,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from de_assets.cli.app import app, console, explained
+from de_assets.cli.terminal import console, explained
 from de_resources.errors import PermanentError
 from de_resources.settings import Settings
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from de_assets.dead_letters.letters import Decided, Letter
     from de_assets.filling import Outcome
 
-commands = typer.Typer(help="Dead letters of visits: look at them, replay them, give them up.", no_args_is_help=True)
-app.add_typer(commands, name="dlq")
+HELP = "Dead letters of visits: look at them, replay them, give them up."
 
 TABLE = "bronze/visits_dead_letter"
 Partition = Annotated[str, typer.Option(help="Only this hour, such as 2024-10-10-05:00.")]
@@ -54,7 +53,6 @@ class WhatToReplay(PermanentError):
     """A replay, or a discard, that does not say of what."""
 
 
-@commands.command()
 def inspect(
     partition: Partition = "",
     reason: Reason = "",
@@ -85,7 +83,6 @@ def inspect(
         console.print(f"{len(found):,} line(s) are in {export}, which only you can read. It holds personal data.")
 
 
-@commands.command()
 def replay(
     repaired: Annotated[Path | None, typer.Option(help="Repaired lines: JSON lines with `id` and `raw`.")] = None,
     every: Annotated[bool, typer.Option("--all", help="The same lines again, as after the parser was mended.")] = False,
@@ -107,7 +104,6 @@ def replay(
         _decide(lambda known: _replayed(repaired, known, partition, reason), runs=not no_run)
 
 
-@commands.command()
 def discard(
     ids: Annotated[list[str] | None, typer.Argument(help="Identities of letters, as `inspect` shows them.")] = None,
     why: Annotated[str, typer.Option(help="The reason, kept with the letters. No personal data.")] = "",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from de_assets.cli.app import console
+from de_assets.cli.terminal import console
 from de_resources.settings import Settings
 
 LOG_NAME = "de.log"

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from de_assets import catalogue
 from de_assets.catalogue import Alias, Family
-from de_assets.cli.app import app, console, explained
+from de_assets.cli.terminal import console, explained
 
 if TYPE_CHECKING:
     from de_assets.catalogue import Status
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 NOT_YET = "[yellow]not yet[/yellow]"
 
 
-@app.command()
 def patterns(
     name: Annotated[str | None, typer.Argument(help="A pattern by name, title or other name; default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from de_assets.cli.app import app, console, explained
+from de_assets.cli.terminal import console, explained
 from de_assets.late_days import LOOK_BACK, Late, Plan, days_between, days_of
 from de_assets.late_days import plan as planned
 from de_assets.ranges import RANGE_END, RANGE_START
@@ -35,7 +35,6 @@ class NotADay(PermanentError):
         super().__init__(f"`{said}` names no days: write 2024-10-10, and the first day before the last.")
 
 
-@app.command()
 def plan(
     asset: Annotated[str, typer.Argument(help="Key of a daily or weekly asset, such as gold/referral_stats.")],
     first: Annotated[str, typer.Argument(help="First day, such as 2024-10-10.")],

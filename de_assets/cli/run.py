@@ -15,9 +15,9 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from de_assets.calendar import DEFAULT
-from de_assets.cli.app import app, console, explained
 from de_assets.cli.own_words import own_words
 from de_assets.cli.seed import DAYS, SEED, VISITS, Days, Feeding, Follow, Log, SeedNumber, Start, Visits, feed
+from de_assets.cli.terminal import console, explained
 from de_assets.sources.capture import CAPTURES
 from de_assets.sources.topics import TOPICS
 from de_resources.settings import Settings
@@ -32,7 +32,6 @@ AT_ONCE = 3
 _NO_CAPTURE = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 
 
-@app.command()
 def run(
     log: Log = None,
     days: Days = DAYS,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from de_assets.calendar import DEFAULT, Calendar, Origin, Recorded
-from de_assets.cli.app import app, console, explained
+from de_assets.cli.terminal import console, explained
 from de_resources.errors import PermanentError
 from de_resources.settings import Settings
 
@@ -33,7 +33,6 @@ Follow = Annotated[bool, typer.Option("--follow", help="Open the calendar: every
 Start = Annotated[str, typer.Option(help="First simulated day, ISO.")]
 
 
-@app.command()
 def seed(
     log: Log = None,
     days: Days = DAYS,
@@ -46,7 +45,6 @@ def seed(
         feed(Feeding(log, days, visits, seed_number, start))
 
 
-@app.command()
 def land(
     logs: Annotated[list[str], typer.Argument(help="Access logs: files, folders or globs.", metavar="FOLDER|FILE…")],
     follow: Follow = False,

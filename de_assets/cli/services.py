@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from de_assets.cli.app import app, console, explained
+from de_assets.cli.terminal import console, explained
 from de_assets.sources.capture import CAPTURES
 from de_assets.sources.topics import TOPICS
 from de_resources.settings import Settings
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 Names = Annotated[list[str] | None, typer.Argument(help="spark_connect, postgres, kafka, capture; default: all")]
 
 
-@app.command()
 def up(names: Names = None) -> None:
     """Start the services and wait until they answer. What runs already is left alone."""
     from de_resources.local.services import LocalServices
@@ -35,7 +34,6 @@ def up(names: Names = None) -> None:
     _show(LocalServices().status())
 
 
-@app.command()
 def down() -> None:
     """Stop everything that was started for this home, also what a crash left behind."""
     from de_resources.local.services import LocalServices
@@ -45,7 +43,6 @@ def down() -> None:
     console.print(f"{count} process(es) stopped." if count else "Nothing was running.")
 
 
-@app.command()
 def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
     """Show what runs, where, and how much memory it takes."""
     from de_resources.local.services import LocalServices
@@ -57,7 +54,6 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and 
         _show(statuses)
 
 
-@app.command()
 def logs(
     name: Annotated[str, typer.Argument(help="spark_connect, postgres, kafka or capture")],
     lines: Annotated[int, typer.Option(help="How many of the last lines.")] = 50,
@@ -69,7 +65,6 @@ def logs(
         typer.echo(LocalServices().logs(name, lines))
 
 
-@app.command()
 def jars() -> None:
     """Fetch the engine's and the broker's jars into the cache, once; everything works offline afterwards."""
     from de_resources.local.jars import ensure_jars

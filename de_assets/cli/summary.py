@@ -7,7 +7,7 @@ from dagster import AssetKey
 from rich.markup import escape
 from rich.table import Table
 
-from de_assets.cli.app import console
+from de_assets.cli.terminal import console
 from de_assets.filling import Outcome
 from de_assets.partitions import rows_in_calendar
 from de_assets.visits_account import visits_account

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from de_assets.cli.app import console
+from de_assets.cli.terminal import console
 from de_resources.errors import PermanentError
 from de_resources.local.ports import LOOPBACK, is_free
 from de_resources.local.processes import MARKER, marked, stop_all

@@ -18,9 +18,9 @@ from typer.testing import CliRunner, Result
 
 import de_assets.cli.dlq  # noqa: F401 - registers the commands
 from de_assets import definitions
-from de_assets.cli import app
-from de_assets.cli.app import console
+from de_assets.cli.application import application
 from de_assets.cli.run import dagster_instance
+from de_assets.cli.terminal import console
 from de_assets.contracts.visits import BronzeVisits, VisitsDeadLetter
 from de_assets.partitions import CALENDAR, hourly
 from de_assets.ranges import range_tags
@@ -52,7 +52,7 @@ class Blog:
     outputs: list[str] = field(default_factory=list)
 
     def de(self, *arguments: str) -> Result:
-        result = CliRunner().invoke(app, ["dlq", *arguments])
+        result = CliRunner().invoke(application(), ["dlq", *arguments])
         self.outputs.append(result.output)
         return result
 

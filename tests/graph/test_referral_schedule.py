@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from de_assets.automation.schedules import referral_stats_daily
-from de_assets.cli.app import app
+from de_assets.cli.application import application
 from de_assets.definitions import defs
 
 pytestmark = pytest.mark.pattern("static_late_data_integrator")
@@ -47,7 +47,7 @@ def test_the_graph_shows_which_hours_a_day_reads() -> None:
 
 
 def test_the_planner_prints_each_day_once() -> None:
-    done = CliRunner().invoke(app, ["plan", "gold/referral_stats", "2024-10-11", "2024-10-14"])
+    done = CliRunner().invoke(application(), ["plan", "gold/referral_stats", "2024-10-11", "2024-10-14"])
     assert done.exit_code == 0, done.output
     assert "2 asked and 1 look-back days" in done.output
     assert "2 asked days are not in the calendar" in done.output
@@ -56,7 +56,7 @@ def test_the_planner_prints_each_day_once() -> None:
 @pytest.mark.pattern("fast_metadata_cleaner")
 def test_the_planner_says_that_days_of_a_weekly_asset_are_not_computed_alone() -> None:
     done = CliRunner().invoke(
-        app, ["plan", "serving/weekly_visits", "2024-10-11", "2024-10-20"], env={"COLUMNS": "160"}
+        application(), ["plan", "serving/weekly_visits", "2024-10-11", "2024-10-20"], env={"COLUMNS": "160"}
     )
     assert done.exit_code == 0, done.output
     assert "2024-W41" in done.output
@@ -73,6 +73,6 @@ def test_the_planner_says_that_days_of_a_weekly_asset_are_not_computed_alone() -
     ],
 )
 def test_what_cannot_be_planned_says_why(arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
-    done = CliRunner().invoke(app, ["plan", *arguments])
+    done = CliRunner().invoke(application(), ["plan", *arguments])
     assert done.exit_code == 1
     assert said in done.output + capfd.readouterr().err

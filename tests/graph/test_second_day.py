@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 from de_assets.catalogue import load_locations
-from de_assets.cli import app
+from de_assets.cli.application import application
 
 PAGE = (Path(__file__).parents[2] / "docs" / "second-day.md").read_text()
 
@@ -19,6 +19,6 @@ def test_every_check_has_a_line() -> None:
 
 
 def test_the_commands_exist() -> None:
-    known = typer.main.get_command(app)
+    known = typer.main.get_command(application())
     commands = set(known.list_commands(None))  # type: ignore[attr-defined]
     assert {name for name in re.findall(r"\bde ([a-z]+)", PAGE) if name not in {"seed"}} <= commands

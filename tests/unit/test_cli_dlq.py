@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 import de_assets.cli.dlq  # noqa: F401 - registers the commands
-from de_assets.cli import app
+from de_assets.cli.application import application
 
 pytestmark = pytest.mark.pattern("dead_letter")
 
@@ -29,7 +29,7 @@ def test_what_is_unclear_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
 ) -> None:
     monkeypatch.setenv("DE_HOME", str(tmp_path))
-    result = CliRunner().invoke(app, ["dlq", *arguments])
+    result = CliRunner().invoke(application(), ["dlq", *arguments])
     assert (result.exit_code, result.stdout) == (1, "")
     assert told in " ".join(result.stderr.split())
     assert not (tmp_path / "landing" / "visits_decisions").exists()

@@ -12,11 +12,11 @@ from typer.testing import CliRunner, Result
 
 import de_assets.cli.patterns  # noqa: F401 - registers the command
 from de_assets import catalogue
-from de_assets.cli import app
+from de_assets.cli.application import application
 
 
 def _run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["patterns", *arguments])
+    return CliRunner().invoke(application(), ["patterns", *arguments])
 
 
 def _words(text: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from de_assets.catalogue import PACKAGES, PROJECT
-from de_assets.cli import app
+from de_assets.cli.application import application
 from de_assets.cli.doctor import diagnosis, machine, packages, services, variables
 from de_assets.cli.doctor.finding import Finding, Verdict
 from de_resources.capture import CaptureSource, CaptureStatus
@@ -344,7 +344,7 @@ def test_the_doctor_changes_nothing(tmp_path: Path) -> None:
 def test_people_see_a_line_per_finding_with_the_whole_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    result = CliRunner().invoke(app, ["doctor"])
+    result = CliRunner().invoke(application(), ["doctor"])
 
     assert result.exit_code == 1
     assert machine.INSTALL_JAVA in result.stdout
@@ -354,7 +354,7 @@ def test_people_see_a_line_per_finding_with_the_whole_command(monkeypatch: pytes
 def test_a_machine_without_failures_ends_with_status_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DE_KILL_AT", "after_commit")
 
-    result = CliRunner().invoke(app, ["doctor", "--json"])
+    result = CliRunner().invoke(application(), ["doctor", "--json"])
 
     findings = json.loads(result.stdout)
     assert "fail" not in {finding["verdict"] for finding in findings}
@@ -365,7 +365,7 @@ def test_a_machine_without_failures_ends_with_status_0(monkeypatch: pytest.Monke
 def test_an_object_store_is_a_finding_and_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE_ROOT", "s3a://bucket/lake")
 
-    result = CliRunner().invoke(app, ["doctor", "--json"])
+    result = CliRunner().invoke(application(), ["doctor", "--json"])
 
     assert result.exit_code == 1
     (found,) = [f for f in json.loads(result.stdout) if f["name"] == "LAKE_ROOT"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 PROGRAM = """
 import ctypes, os, subprocess, sys, threading, warnings
-from de_assets.cli.app import console
+from de_assets.cli.terminal import console
 from de_assets.cli.own_words import own_words
 from de_resources.settings import Settings
 console.print("before")

@@ -7,14 +7,13 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from de_assets.cli.app import app, console
 from de_assets.cli.doctor.finding import Finding, Verdict
+from de_assets.cli.terminal import console
 from de_resources.settings import ROOTS, Settings, is_folder
 
 _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
 
 
-@app.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
     """Look at versions, Java, jars, PostgreSQL, disk, variables, ports, services. Exit status 1 if something fails."""
     from de_assets.cli.doctor.diagnosis import diagnose

@@ -1,4 +1,4 @@
-"""The application: commands by name, and one way to end on an error."""
+"""The terminal of all commands: where they print, what they keep quiet, and one way to end on an error."""
 
 import os
 import sys
@@ -16,14 +16,6 @@ _WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
 console = Console(soft_wrap=True, width=_WIDTH)
 _errors = Console(stderr=True)
 
-app = typer.Typer(
-    name="de",
-    help="The blog-analytics lakehouse: start its services, feed it, materialise it, ask how it is.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
 
 @contextmanager
 def explained() -> Iterator[None]:
@@ -36,17 +28,9 @@ def explained() -> Iterator[None]:
 
 
 def quiet() -> None:
-    """Keep the framework's warnings about previews out of what people read."""
+    """Keep the framework's warnings about previews out of what people read, for the rest of the process."""
     warnings.filterwarnings("ignore", module="dagster")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
-
-
-def _register() -> None:
-    from de_assets.cli import commands  # noqa: F401 - importing registers the commands
-
-
-quiet()
-_register()

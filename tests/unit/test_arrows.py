@@ -1,0 +1,123 @@
+"""Who may import whom. Every import counts, also one inside a function and one for types only."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parent.parent.parent
+PACKAGES = ("de_resources", "de_checks", "de_assets")
+LAYERS = ("bronze", "silver", "gold", "serving")
+"""In the order in which data walks; what tests and other teams get (`staging`) is behind all of them."""
+
+CLI = "de_assets.cli"
+REGISTERS = f"{CLI}.application"
+
+
+def _name(file: Path) -> str:
+    parts = file.relative_to(PROJECT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+SOURCES = {_name(file): ast.parse(file.read_text()) for p in PACKAGES for file in (PROJECT / p).rglob("*.py")}
+
+
+def imports(module: str) -> Iterator[str]:
+    """What a module imports: a module where that is meant, and else the module that has the name."""
+    for node in ast.walk(SOURCES[module]):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: a relative import"
+            own = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in SOURCES else str(node.module) for name in own)
+
+
+def inside(*packages: str) -> Callable[[str], bool]:
+    return lambda module: any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def arrows(origin: str, *to: str) -> list[str]:
+    """Imports that lead from a package into others."""
+    modules = filter(inside(origin), SOURCES)
+    return [f"{module} -> {found}" for module in modules for found in imports(module) if inside(*to)(found)]
+
+
+def test_the_modules_are_found() -> None:
+    assert len(SOURCES) > 300
+    assert "de_assets.gold.sessions_live -> de_assets.dataset" in arrows("de_assets.gold", "de_assets.dataset")
+    assert "de_assets.cli.run -> de_assets.cli.ui" in arrows(CLI, CLI), "an import inside a function"
+
+
+@pytest.mark.parametrize(
+    ("origin", "never"),
+    [
+        ("de_resources", ["de_checks", "de_assets"]),
+        ("de_checks", ["de_assets"]),
+        ("de_assets.transforms", ["dagster", *(f"de_assets.{layer}" for layer in (*LAYERS, "staging", "automation"))]),
+        # Jobs that work on whatever they are given.
+        ("de_assets.automation.maintenance", [f"de_assets.{d}" for d in (*LAYERS, "staging", "contracts", "sources")]),
+        *(
+            (f"de_assets.{layer}", [f"de_assets.{later}" for later in (*LAYERS[place + 1 :], "staging", "dashboards")])
+            for place, layer in enumerate(LAYERS)
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_nobody_goes_back_upstairs(origin: str, never: list[str]) -> None:
+    assert arrows(origin, *never) == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {module: {found for found in imports(module) if found in SOURCES} - {module} for module in SOURCES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(reversed(error.args[1])))
+
+
+def _called(tree: ast.AST) -> set[str]:
+    """The last names of what is called, or is used as a decorator."""
+    nodes = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    nodes += [d for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for d in node.decorator_list]
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute)} | {
+        node.id for node in nodes if isinstance(node, ast.Name)
+    }
+
+
+def test_commands_are_registered_in_one_place() -> None:
+    registering = {"Typer", "command", "callback", "add_typer"}
+    found = {module for module in filter(inside(CLI), SOURCES) if _called(SOURCES[module]) & registering}
+    assert found == {REGISTERS}
+    assert {a for a in arrows(CLI, REGISTERS) if not a.startswith(f"{CLI} ")} == set(), (
+        "only the entry point asks for it"
+    )
+
+
+def test_checks_are_made_in_one_place() -> None:
+    making = {"asset_check", "multi_asset_check"}
+    assert {m for m in filter(inside("de_checks"), SOURCES) if _called(SOURCES[m]) & making} == {"de_checks.factory"}
+
+
+def test_importing_the_command_line_changes_nothing_in_the_process() -> None:
+    modules = sorted(filter(inside(CLI), SOURCES))
+    program = """
+import importlib, json, os, signal, sys, warnings
+EVERYTHING = ("ignore", None, Warning, None, 0)
+def state():
+    handlers = [str(signal.getsignal(number)) for number in sorted(signal.valid_signals())]
+    return [dict(os.environ), EVERYTHING in warnings.filters, handlers, os.getcwd()]
+before = state()
+for name in json.loads(sys.argv[1]):
+    importlib.import_module(name)
+assert state() == before, [pair for pair in zip(before, state()) if pair[0] != pair[1]]
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(modules)], capture_output=True, text=True, timeout=300, cwd=PROJECT
+    )
+    assert done.returncode == 0, done.stderr
