@@ -1,15 +1,14 @@
 """Did the source send rows that nobody can keep? The account of the filter that leaves them out says how many."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 
-from de_checks.patterns import carries
-from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
+from de_checks.factory import CheckRun, check_per_key, key_by_key
+from de_checks.per_key import Key, Materialized, Verdict
 from de_checks.subject import Subject
 from de_resources.delta.metadata import FILTER_CONDITIONS
-from de_resources.retries import RETRY_TRANSIENT
 
 ACCEPT_TAG = "de/rejections_accepted"
 """Run tag with the reason for which a person does without the rejected rows."""
@@ -23,27 +22,17 @@ def rejection_check(asset: Subject, *, name: str = "no_row_was_rejected") -> dg.
     person passes it by executing the check with the run tag `de/rejections_accepted` and the reason as its value. Once the
     source is mended and the partition materialised again, it passes.
     """
-    spec = spec_for(
+
+    def judge(run: CheckRun, _key: Key, current: Materialized) -> Verdict:
+        return judged(current.metadata).accepted_for(run.tags.get(ACCEPT_TAG))
+
+    return check_per_key(
         asset,
         name,
+        key_by_key(judge),
         description="Every row of the source could be kept.",
-        blocking=False,
-        metadata=carries("filter_interceptor"),
+        patterns=["filter_interceptor"],
     )
-
-    @dg.multi_asset_check(
-        retry_policy=RETRY_TRANSIENT, name=spec.get_python_identifier(), specs=[spec], can_subset=True
-    )
-    def no_row_was_rejected(
-        context: dg.AssetCheckExecutionContext,
-    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
-            reason = context.run.tags.get(ACCEPT_TAG)
-            return {key: judged(current.metadata).accepted_for(reason) for key, current in materialized.items()}
-
-        yield from evaluate(context, spec, judge)
-
-    return no_row_was_rejected
 
 
 def judged(metadata: Mapping[str, Any]) -> Verdict:

@@ -14,15 +14,13 @@ from typing import Any
 import dagster as dg
 
 from de_checks.baselines import NoSeason, earlier_keys, time_dimension
-from de_checks.patterns import carries
-from de_checks.per_key import Key, Materialized, Verdict, evaluate, judged_before, spec_for
+from de_checks.factory import CheckRun, check_per_key
+from de_checks.per_key import Key, Materialized, Verdict, judged_before
 from de_checks.subject import Subject, spec_of
 from de_resources.contract import Contract
 from de_resources.delta.log import TableLog
 from de_resources.delta.slices import make_slice
 from de_resources.delta.table import TableMissing
-from de_resources.lake import Lake
-from de_resources.retries import RETRY_TRANSIENT
 
 ACCEPT_TAG = "de/drift_accepted"
 """Run tag with the reason for which a person accepts that a field does not come any more."""
@@ -81,40 +79,32 @@ def schema_drift_check(
     if time_dimension(definition.partitions_def) is None:
         raise NoSeason(definition.key)
     optional = [c.name for c in Contract.load(definition.metadata["contract"]).columns if c.nullable]
-    spec = spec_for(
+
+    def judge(run: CheckRun, materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
+        table = run.table()
+        log = table.log()
+        if log is None:
+            raise TableMissing(table.name)
+        for key, current in _filled(log, definition, list(materialized), optional).items():
+            measures = list(islice(_measures(run.instance, run.check, key, run.verdicts), history))
+            verdict = compare(current, [shares for _, shares in measures], at_least, chance)
+            if VANISHED in verdict.metadata:
+                nearest = measures[0][0]
+                before = _filled(log, definition, [nearest], optional)[nearest]
+                now, then = (field_names(log.texts(each.paths, record, _SAMPLE)) for each in (current, before))
+                verdict = renamed(verdict, now, then, nearest)
+            run.verdicts[key] = verdict.accepted_for(run.tags.get(ACCEPT_TAG))
+        return run.verdicts
+
+    return check_per_key(
         asset,
         name,
+        judge,
         description="No optional column that used to have values is null in all rows.",
+        patterns=["online_observer"],
         blocking=blocking,
-        metadata=carries("online_observer"),
+        resources=["lake"],
     )
-
-    @dg.multi_asset_check(
-        retry_policy=RETRY_TRANSIENT, name=spec.get_python_identifier(), specs=[spec], can_subset=True
-    )
-    def schema_has_not_drifted(
-        context: dg.AssetCheckExecutionContext, lake: Lake
-    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        def judge(materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
-            table = lake.table(definition.key, definition.metadata)
-            log = table.log()
-            if log is None:
-                raise TableMissing(table.name)
-            verdicts: dict[Key, Verdict] = {}
-            for key, current in _filled(log, definition, list(materialized), optional).items():
-                measures = list(islice(_measures(context.instance, spec, key, verdicts), history))
-                verdict = compare(current, [shares for _, shares in measures], at_least, chance)
-                if VANISHED in verdict.metadata:
-                    nearest = measures[0][0]
-                    before = _filled(log, definition, [nearest], optional)[nearest]
-                    now, then = (field_names(log.texts(each.paths, record, _SAMPLE)) for each in (current, before))
-                    verdict = renamed(verdict, now, then, nearest)
-                verdicts[key] = verdict.accepted_for(context.run.tags.get(ACCEPT_TAG))
-            return verdicts
-
-        yield from evaluate(context, spec, judge)
-
-    return schema_has_not_drifted
 
 
 def _measures(

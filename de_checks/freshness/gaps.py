@@ -9,12 +9,10 @@ from math import exp
 import dagster as dg
 
 from de_checks.baselines import NoSeason
-from de_checks.patterns import carries
+from de_checks.factory import CheckRun, check_of_asset
 from de_checks.per_key import judged_before
 from de_checks.subject import Subject, spec_of
 from de_resources.delta.log import TableLog
-from de_resources.lake import Lake
-from de_resources.retries import RETRY_TRANSIENT
 
 ACCEPT_TAG = "de/gap_accepted"
 """Run tag with the reason for which a person no longer wants to be warned of the silences there are."""
@@ -67,24 +65,22 @@ def gap_check(
     if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         raise NoSeason(spec.key)
 
-    @dg.asset_check(
-        asset=spec.key,
-        name=name,
-        blocking=blocking,
-        retry_policy=RETRY_TRANSIENT,
-        description="No stretch without rows is longer than chance explains.",
-        metadata=carries("flow_interruption_detector"),
-    )
-    def flow_has_no_gaps(context: dg.AssetCheckExecutionContext, lake: Lake) -> dg.AssetCheckResult:
-        there = context.instance.get_materialized_partitions(spec.key)
-        log = lake.table(spec.key, spec.metadata).log()
-        rows = _rows(log, partitions, there, str(spec.metadata["partition_expr"]))
-        check = dg.AssetCheckKey(spec.key, name)
-        before = next(iter(judged_before(context.instance, check, None, limit=1)), None)
+    def judge(run: CheckRun) -> dg.AssetCheckResult:
+        there = run.instance.get_materialized_partitions(spec.key)
+        rows = _rows(run.table().log(), partitions, there, str(spec.metadata["partition_expr"]))
+        before = next(iter(judged_before(run.instance, run.check.key, None, limit=1)), None)
         known: dict[str, str] = dict(before.metadata.get(ACCEPTED, {})) if before else {}
-        return _result(rows, unlikely_gaps(rows, chance), known, context.run.tags.get(ACCEPT_TAG))
+        return _result(rows, unlikely_gaps(rows, chance), known, run.tags.get(ACCEPT_TAG))
 
-    return flow_has_no_gaps
+    return check_of_asset(
+        asset,
+        name,
+        judge,
+        description="No stretch without rows is longer than chance explains.",
+        patterns=["flow_interruption_detector"],
+        blocking=blocking,
+        resources=["lake"],
+    )
 
 
 def _rows(
