@@ -54,7 +54,9 @@ def _weeks(schema: str) -> None:
 
 
 def _proxy(schema: str) -> None:
-    ViewProxy(DATABASE, ProxyView(f"{schema}.live", COLUMNS, ("id",))).write_version("v1", [], "run")
+    # A version each: of two attempts at the same one, the overtaken one is refused.
+    version = f"v{uuid4().hex[:8]}"
+    ViewProxy(DATABASE, ProxyView(f"{schema}.live", COLUMNS, ("id",))).write_version(version, [], "run")
 
 
 CREATORS = [_transaction, _history, _upsert, _checkpoints, _weeks, _proxy]
