@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.orphans import adopted
 from de_resources.delta.io_manager import SparkDeltaIOManager
-from de_resources.delta.table import Stamp, Table
+from de_resources.delta.table import CommitInfo, Table
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
 from de_resources.local.services import LocalServices
@@ -86,10 +86,10 @@ class Workbench:
         return Table(name=f"bench.{name}", uri=str(self.folder("tables") / name), **options)
 
     @staticmethod
-    def stamp(table: Table) -> Stamp:
+    def stamp(table: Table) -> CommitInfo:
         """A write that nobody has done before."""
         run = uuid4().hex
-        return Stamp(table=table.name, writer="benchmarks", slice="all", run=run, origin=run, attempt=run)
+        return CommitInfo(table=table.name, writer="benchmarks", slice="all", run=run, origin=run, attempt=run)
 
     @contextmanager
     def dagster(self, name: str) -> Iterator[dg.DagsterInstance]:

@@ -34,7 +34,7 @@ Range = tuple[date, date]
 
 
 @dataclass(frozen=True)
-class Plan:
+class BackfillPlan:
     """What a request for `asked` days computes: each day of `asked` and `look_back` once, and no other."""
 
     asked: tuple[date, ...]
@@ -48,7 +48,7 @@ class Plan:
         return [*before, *asked] if late is Late.BEFORE else [*asked, *before]
 
 
-def plan(asked: Collection[date], look_back_days: int, known: Collection[date]) -> Plan:
+def plan(asked: Collection[date], look_back_days: int, known: Collection[date]) -> BackfillPlan:
     """The days to compute for a request. `known` are the days that exist: others are left out.
 
     Three days in a row with a look-back of four are what the last one covers, and what it does not cover of the others.
@@ -56,7 +56,7 @@ def plan(asked: Collection[date], look_back_days: int, known: Collection[date]) 
     existing = set(known)
     wanted = {day for day in asked if day in existing}
     window = {day - timedelta(days=back) for day in wanted for back in range(1, look_back_days + 1)}
-    return Plan(tuple(sorted(wanted)), tuple(sorted((window & existing) - wanted)))
+    return BackfillPlan(tuple(sorted(wanted)), tuple(sorted((window & existing) - wanted)))
 
 
 def days_of(partitions: dg.TimeWindowPartitionsDefinition) -> list[date]:

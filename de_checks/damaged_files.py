@@ -8,7 +8,7 @@ import dagster as dg
 from de_checks.factory import CheckRun, check_per_key
 from de_checks.per_key import Key, Materialized, Verdict, latest_materializations
 from de_checks.subject import Subject, spec_of
-from de_resources.delta.observed_frame import Told
+from de_resources.delta.observed_frame import MetadataByWindow
 
 ACCEPT_TAG = "de/damage_accepted"
 """Run tag with the reason for which a person does without what is missing."""
@@ -17,7 +17,7 @@ DAMAGED_FILES = "files/damaged"
 _NAMED = 3
 
 
-def damage_told(damaged: Mapping[datetime, Mapping[str, str]]) -> Told:
+def damage_metadata(damaged: Mapping[datetime, Mapping[str, str]]) -> MetadataByWindow:
     """Metadata for the materialisation of each window with damaged files: what is wrong, by the file's place."""
     return {start: {DAMAGED_FILES: dg.MetadataValue.json(dict(files))} for start, files in damaged.items()}
 
@@ -25,7 +25,7 @@ def damage_told(damaged: Mapping[datetime, Mapping[str, str]]) -> Told:
 def damaged_files_check(asset: Subject, told_by: Subject, *, name: str = "files_are_whole") -> dg.AssetChecksDefinition:
     """A check, per partition key of `asset`, that no file of it was damaged. It holds nothing back: what could be read is true.
 
-    `told_by` is the asset of the same step and partitions whose materialisations carry `damage_told`. The verdict names
+    `told_by` is the asset of the same step and partitions whose materialisations carry `damage_metadata`. The verdict names
     each file with its reason; metadata: `damaged`, their number. No engine, no table is touched. A person passes it by
     executing the check with the run tag `de/damage_accepted` and the reason as its value. Once the file is repaired and the
     partition materialised again, the check passes.

@@ -80,7 +80,7 @@ class Materialized:
 
 
 @dataclass(frozen=True)
-class Judged:
+class PastVerdict:
     """An earlier evaluation of the same check: which materialisation it judged, how, and on which figures."""
 
     storage_id: int | None
@@ -153,7 +153,9 @@ def preceding_materialization(
     return _materialized(records[0]) if records else None
 
 
-def judged_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey, key: Key, *, limit: int = 25) -> list[Judged]:
+def judged_before(
+    instance: dg.DagsterInstance, check: dg.AssetCheckKey, key: Key, *, limit: int = 25
+) -> list[PastVerdict]:
     """The newest verdicts on a key, newest first, at most one (the newest) per materialisation."""
     records = instance.event_log_storage.get_asset_check_execution_history(
         check,
@@ -161,12 +163,12 @@ def judged_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey, key: Ke
         status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
         partition_filter=PartitionKeyFilter(key=key),
     )
-    newest: dict[int | None, Judged] = {}
+    newest: dict[int | None, PastVerdict] = {}
     for evaluation in (record.evaluation for record in records):
         if evaluation is not None:
             target = evaluation.target_materialization_data
             storage_id = target.storage_id if target else None
-            newest.setdefault(storage_id, Judged(storage_id, evaluation.passed, _plain(evaluation.metadata)))
+            newest.setdefault(storage_id, PastVerdict(storage_id, evaluation.passed, _plain(evaluation.metadata)))
     return list(newest.values())
 
 

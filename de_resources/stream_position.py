@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from de_resources.kafka.layout import Side
+from de_resources.kafka.layout import Topic
 
 Position = Mapping[int, int]
 """By partition, the offset that is read next."""
@@ -26,7 +26,7 @@ def stream_position(checkpoint: Path, topic: str) -> dict[int, int] | None:
     return None
 
 
-def offsets_ahead(topic: Side, position: Position | None) -> int:
+def offsets_ahead(topic: Topic, position: Position | None) -> int:
     """By how many offsets the topic is not where it was left: 0 where nothing happened since.
 
     A topic that is shorter than the position, or has lost what comes next, is not where it was left either: whoever reads it

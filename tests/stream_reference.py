@@ -9,7 +9,7 @@ from itertools import groupby
 from random import Random
 from typing import NamedTuple
 
-from de_assets.transforms.error_management.stream_judge import Rule
+from de_assets.transforms.error_management.stream_judge import RecordRule
 from de_assets.transforms.error_management.watermark import Across, Future
 
 
@@ -29,7 +29,7 @@ class _Source:
     seen: float | None = None
 
 
-def verdicts(records: Sequence[Record], rule: Rule) -> tuple[dict[tuple[int, int], str], dict[int, float | None]]:
+def verdicts(records: Sequence[Record], rule: RecordRule) -> tuple[dict[tuple[int, int], str], dict[int, float | None]]:
     """The verdict on each record by source and position, and the watermark that judged each batch."""
     lateness = rule.lateness
     allowed, skew = lateness.allowed.total_seconds(), lateness.skew.total_seconds()

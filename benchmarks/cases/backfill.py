@@ -74,7 +74,7 @@ def page_views(frame: DataFrame) -> dg.AssetsDefinition:
         partitions_def=data.DAYS,
         backfill_policy=dg.BackfillPolicy.single_run(),
         # The staged files are in order of time.
-        metadata={"partition_expr": "day", "contract": data.CONTRACT, "gathered": True},
+        metadata={"partition_expr": "day", "contract": data.CONTRACT, "pre_clustered": True},
     )
     def asset(context: dg.AssetExecutionContext) -> DataFrame:
         return frame.where(F.expr(data.slice_of(context.partition_keys).predicate(frame.schema)))

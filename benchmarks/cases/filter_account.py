@@ -36,7 +36,7 @@ def run(bench: Workbench) -> list[Figure]:
     def told() -> None:
         filtered = intercept(frame, CONDITIONS)
         filtered.frame.write.mode("overwrite").parquet(ours)
-        account.update(filtered.tell()[None])
+        account.update(filtered.metadata()[None])
 
     def verify() -> None:
         kept = [bench.spark.read.parquet(uri).count() for uri in (ours, theirs)]

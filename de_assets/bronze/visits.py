@@ -26,13 +26,13 @@ from de_assets.transforms.error_management.dead_letter import (
     close,
     letter_id,
     status,
-    tell_status,
     was_dead_lettered,
     with_decisions,
+    with_status_counts,
 )
 from de_assets.transforms.error_management.visit_parser import ERROR, ERROR_FIELD, ERROR_FILE, ERROR_LINE, parse_visits
 from de_checks.contract import contract_check
-from de_checks.damaged_files import damage_told, damaged_files_check
+from de_checks.damaged_files import damage_metadata, damaged_files_check
 from de_checks.dead_letters import dead_letter_checks
 from de_checks.freshness import completeness_check, gap_check
 from de_checks.schema_drift import schema_drift_check
@@ -56,7 +56,7 @@ from de_resources.spark import SparkEngine
                 BronzeVisits,
                 patterns=["incremental_loader", "dead_letter"],
                 partition="landing_hour",
-                gathered=True,
+                pre_clustered=True,
                 schema_mode="merge",
             ),
         ),
@@ -75,8 +75,8 @@ def landed_visits(
     landed = landing.visit_lines(session, hours)
     parsed = parsed_lines(landed.lines, landing.decisions(session, hours)).persist()
     try:
-        letters = tell_status(dead_letters(parsed), window="landing_hour", status="status")
-        yield dg.Output(letters.telling(damage_told(landed.damaged)), "dead")
+        letters = with_status_counts(dead_letters(parsed), window="landing_hour", status="status")
+        yield dg.Output(letters.with_metadata(damage_metadata(landed.damaged)), "dead")
         yield dg.Output(understood(parsed), "valid")
     finally:
         parsed.unpersist()

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from de_assets.cli.terminal import console, explained
-from de_assets.late_days import LOOK_BACK, Late, Plan, days_between, days_of
+from de_assets.late_days import LOOK_BACK, BackfillPlan, Late, days_between, days_of
 from de_assets.late_days import plan as planned
 from de_assets.ranges import RANGE_END, RANGE_START
 from de_resources.errors import PermanentError
@@ -103,7 +103,7 @@ def _days(first: str, last: str) -> list[date]:
     return days_between(start, end)
 
 
-def _table(found: Plan, late: Late) -> Table:
+def _table(found: BackfillPlan, late: Late) -> Table:
     table = Table("run", RANGE_START, RANGE_END, "days", "asked", "look-back")
     asked = set(found.asked)
     for number, (start, end) in enumerate(found.ranges(late), 1):

@@ -78,7 +78,7 @@ class TableLost(PermanentError):
 
 
 @dataclass
-class Told:
+class Totals:
     """What the increments of a run add up to."""
 
     records: int = 0
@@ -177,9 +177,9 @@ def fill(
     gap: timedelta = GAP,
     settle: timedelta = SETTLE,
     at_most: int = AT_MOST,
-) -> tuple[Told, Consumed]:
+) -> tuple[Totals, Consumed]:
     """Read the topic from the consumer's checkpoint up to `now - settle`, and write its sessions increment by increment."""
-    told, checkpoints = Told(), GroupCheckpoints(log, CONSUMER)
+    told, checkpoints = Totals(), GroupCheckpoints(log, CONSUMER)
     if not exists(database, RELATION):
         if checkpoints.read() is not None:
             raise TableLost

@@ -18,7 +18,7 @@ from de_resources.errors import PermanentError
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.transaction import LoadInterrupted
 from de_resources.postgres.versioned_view import ProxyView, ViewProxy
-from de_resources.proxy.retention import Promise
+from de_resources.proxy.retention import RetentionPolicy
 from de_resources.retries import RETRY_TRANSIENT
 
 VIEW = dg.AssetKey(["gold", "users_latest"])
@@ -59,7 +59,7 @@ def users_snapshot(
         raise NoUsers
     state = proxy.publish(id_, now=datetime.now(UTC))
     try:
-        dropped = proxy.retain(Promise(), datetime.now(UTC))
+        dropped = proxy.retain(RetentionPolicy(), datetime.now(UTC))
     except LoadInterrupted as error:
         # Somebody reads an old version: the next run drops it.
         context.log.warning("%s", error)

@@ -18,7 +18,7 @@ from de_assets.transforms.error_management.visit_parser import ERROR, parse_visi
 from de_resources.contract import Contract
 from de_resources.delta.write.stream import CHECKPOINT
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.sink import drain_into_topic
+from de_resources.kafka.sink import write_available_now
 from de_resources.kafka.stream import topic_stream
 from de_resources.kafka.writer import TopicOutput
 from de_resources.lake import Lake
@@ -42,7 +42,7 @@ def visits_reduced(
     visits = topic_stream(session, broker, VISITS, at_most=AT_MOST)
     output = TopicOutput(broker.client_config(), VISITS_REDUCED, "visits_reduced")
     checkpoint = f"{lake.table(context.asset_key).uri}/{CHECKPOINT}"
-    done = drain_into_topic(session, reduced(visits.records), output, checkpoint, visits.source)
+    done = write_available_now(session, reduced(visits.records), output, checkpoint, visits.source)
     return dg.MaterializeResult(
         metadata={
             "topic": VISITS_REDUCED,

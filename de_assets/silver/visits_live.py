@@ -26,8 +26,8 @@ from de_assets.transforms.error_management.filter_interceptor import account_by_
 from de_assets.transforms.error_management.stream_judge import (
     VERDICT,
     Extent,
-    Judged,
-    Rule,
+    JudgedRecords,
+    RecordRule,
     State,
     judge,
     next_state,
@@ -40,12 +40,12 @@ from de_checks.contract import contract_check
 from de_checks.dead_letters import dead_letter_checks
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
-from de_resources.delta.slices import Stretch
+from de_resources.delta.slices import OffsetRange
 from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT
 
 STREAM = Stream(source="topic_partition", position="topic_offset", arrived="append_time", event_time="event_time")
-RULE = Rule(
+RULE = RecordRule(
     STREAM,
     Lateness(
         allowed=timedelta(minutes=30),
@@ -100,15 +100,15 @@ def live_visits(context: dg.AssetExecutionContext, stream: DataFrame, lake: Lake
     if extent is None:
         context.log.info("Nothing came since the last run.")
         return
-    stretch = Stretch.of(STREAM.source, STREAM.position, extent.positions, positions)
-    judged = judge(stream.where(stretch.predicate(stream.schema)), extent, state, RULE)
+    offsets = OffsetRange.of(STREAM.source, STREAM.position, extent.positions, positions)
+    judged = judge(stream.where(offsets.predicate(stream.schema)), extent, state, RULE)
     records = judged.records.persist()
     try:
         added = totals(records, STREAM)
-        yield dg.Output(dead_letters(records, stretch), "dead")
-        yield dg.Output(late_visits(records, stretch), "late")
+        yield dg.Output(dead_letters(records, offsets), "dead")
+        yield dg.Output(late_visits(records, offsets), "late")
         valid = intercept_stream(records, RULE.conditions, time=STREAM.arrived, length=WINDOW)
-        yield dg.Output(ObservedFrame(in_event_hour(valid.frame), valid.tell, stretch), "valid")
+        yield dg.Output(ObservedFrame(in_event_hour(valid.frame), valid.metadata, offsets), "valid")
         after = next_state(judged, state, RULE, added).select(*Contract.of(VisitsLiveState).column_names)
         yield dg.Output(ObservedFrame(after, lambda: {None: progress(judged)}), "state")
     finally:
@@ -130,22 +130,22 @@ def beyond(positions: dict[int, int]) -> str:
     return " OR ".join([*known, f"topic_partition NOT IN ({', '.join(map(str, positions))})"]) if known else "TRUE"
 
 
-def dead_letters(records: DataFrame, stretch: Stretch) -> ObservedFrame:
+def dead_letters(records: DataFrame, offsets: OffsetRange) -> ObservedFrame:
     """The columns of silver.visits_live_dead_letter. The few that were rejected are parsed once more, for the failing field."""
     place = (STREAM.source, STREAM.position, STREAM.arrived)
     rejected = records.where(F.col(VERDICT) == "malformed").select("payload", F.col(ERROR).alias("reason"), *place)
     letters = parse_visits(rejected, "payload").withColumns(
         {"field": F.col(ERROR_FIELD), "job_version": F.lit(__version__)}
     )
-    return ObservedFrame(letters.select(*Contract.of(VisitsLiveDeadLetter).column_names), dict, stretch)
+    return ObservedFrame(letters.select(*Contract.of(VisitsLiveDeadLetter).column_names), dict, offsets)
 
 
-def late_visits(records: DataFrame, stretch: Stretch) -> ObservedFrame:
+def late_visits(records: DataFrame, offsets: OffsetRange) -> ObservedFrame:
     """The columns of silver.visits_live_late; tells what became of the records by the hour of their event."""
-    observed, tell = account_by_hour(records, RULE.conditions, time=STREAM.event_time)
+    observed, metadata = account_by_hour(records, RULE.conditions, time=STREAM.event_time)
     lateness = F.unix_seconds(WATERMARK) - F.unix_seconds("event_time")
     late = observed.where(F.col(VERDICT).isin("late", "future")).withColumn("lateness_seconds", lateness)
-    return ObservedFrame(late.select(*Contract.of(VisitsLiveLate).column_names), tell, stretch)
+    return ObservedFrame(late.select(*Contract.of(VisitsLiveLate).column_names), metadata, offsets)
 
 
 def in_event_hour(visits: DataFrame) -> DataFrame:
@@ -154,7 +154,7 @@ def in_event_hour(visits: DataFrame) -> DataFrame:
     return visits.select("*", hour).select(*Contract.of(VisitsLive).column_names)
 
 
-def progress(judged: Judged) -> dict[str, object]:
+def progress(judged: JudgedRecords) -> dict[str, object]:
     """How far the watermark came, and how far it is behind the newest batch: both are plotted."""
     told: dict[str, object] = {"stream/newest_batch": _text(judged.opened)}
     if judged.watermark is not None:

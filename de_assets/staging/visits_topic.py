@@ -17,7 +17,7 @@ from de_assets.sources.topics import STAGING_VISITS, VISITS
 from de_assets.staging.replica import replica
 from de_checks.digest import Digests, digest_check
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.layout import Side
+from de_resources.kafka.layout import Topic
 from de_resources.replication.topic import replicate_topic, replicated_to
 from de_resources.replication.topic_digest import topic_digests
 from de_resources.retries import RETRY_TRANSIENT
@@ -46,9 +46,9 @@ def visits_topic(broker: KafkaBroker, staging_broker: KafkaBroker) -> dg.Materia
     )
 
 
-def sides(broker: KafkaBroker, staging_broker: KafkaBroker) -> tuple[Side, Side]:
+def sides(broker: KafkaBroker, staging_broker: KafkaBroker) -> tuple[Topic, Topic]:
     """Source and replica."""
-    return Side(broker.client_config(), VISITS), Side(staging_broker.client_config(), STAGING_VISITS)
+    return Topic(broker.client_config(), VISITS), Topic(staging_broker.client_config(), STAGING_VISITS)
 
 
 def _both_sides(resources: Any, metadata: Mapping[str, Any]) -> tuple[Digests, Digests]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from de_resources.capture.pgoutput import Change, Relation, Row, Unchanged, Value
+from de_resources.capture.pgoutput import Relation, Row, RowChange, Unchanged, Value
 
 _BOOLEAN, _INTEGERS, _FLOATS = 16, {20, 21, 23}, {700, 701}
 _TIMES = {1114, 1184}
@@ -54,7 +54,7 @@ class Record:
     value: bytes | None
 
 
-def records(change: Change, key: Sequence[str], origin: Origin, sequence: int) -> Iterator[Record]:
+def records(change: RowChange, key: Sequence[str], origin: Origin, sequence: int) -> Iterator[Record]:
     """The records of one change, numbered from `sequence`. A change of the primary key is a deletion and a creation."""
     before, after = change.before, change.after
     if after is None:

@@ -65,7 +65,7 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Change:
+class RowChange:
     """One row's change: `before` where the server sent it, `after` unless the row was deleted."""
 
     relation: Relation
@@ -89,7 +89,7 @@ class Message:
     content: bytes
 
 
-Decoded = Begin | Commit | Relation | Change | Truncate | Message
+Decoded = Begin | Commit | Relation | RowChange | Truncate | Message
 
 
 class Decoder:
@@ -140,7 +140,7 @@ class Decoder:
         self._relations[id_] = relation = Relation(id_, name, tuple(columns), frozenset(identity))
         return relation
 
-    def _change(self, kind: str, reader: _Reader) -> Change:
+    def _change(self, kind: str, reader: _Reader) -> RowChange:
         relation = self._relations[reader.take("!I")[0]]
         rows: dict[str, Row] = {}
         while not reader.at_end:
@@ -148,7 +148,7 @@ class Decoder:
             row = self._row(relation, reader)
             # A key's old row has nulls where nothing was sent: they are not data.
             rows[mark] = {c: v for c, v in row.items() if c in relation.identity} if mark == "K" else row
-        return Change(relation, kind, rows.get("O", rows.get("K")), rows.get("N"))
+        return RowChange(relation, kind, rows.get("O", rows.get("K")), rows.get("N"))
 
     @staticmethod
     def _row(relation: Relation, reader: _Reader) -> Row:

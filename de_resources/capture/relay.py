@@ -23,7 +23,7 @@ from psycopg2.extensions import connection
 from de_resources.capture import slot
 from de_resources.capture.envelope import Origin, Position, Record, records, snapshot_record, truncation
 from de_resources.capture.history import identify
-from de_resources.capture.pgoutput import Begin, Change, Commit, Decoder, Message, Relation, Truncate
+from de_resources.capture.pgoutput import Begin, Commit, Decoder, Message, Relation, RowChange, Truncate
 from de_resources.capture.position import reached
 from de_resources.capture.source import CaptureSource
 from de_resources.errors import PermanentError, TransientError
@@ -289,7 +289,7 @@ class _Transactions:
             self._current, self._origin, self.end_lsn = [], None, message.end_lsn
         elif self._origin is None:
             return
-        elif isinstance(message, Change):
+        elif isinstance(message, RowChange):
             self._keep(records(message, self._key(message.relation), self._origin, self._sequence))
         elif isinstance(message, Truncate):
             for relation in message.relations:

@@ -20,7 +20,7 @@ AT_RUN_TIME = ("mode", "schema_mode", "merge_predicate")
 
 _DEFINED_ONLY = (
     "contract",
-    "gathered",
+    "pre_clustered",
     "merge_deleted",
     "merge_deleted_days",
     "merge_keys",

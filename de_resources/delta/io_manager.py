@@ -15,7 +15,7 @@ An asset is configured by its definition metadata:
 | `schema_mode`      | `merge`: may gain columns; `overwrite`: replaces the schema (whole tables only)               |
 | `merge_keys`, `merge_predicate`, `merge_order`, `merge_deleted`, `merge_vanished`, `merge_ties` | see `merge_rule` |
 | `merge_deleted_days` | how long a deleted row of a merge with an order is kept (`tombstones`); unset: for good      |
-| `gathered`         | true: few partitions lie in each task of the frame, so that a range is written where it is      |
+| `pre_clustered`    | true: few partitions lie in each task of the frame, so that a range is written where it is    |
 | `stateful`         | with `mode: merge`: partitions build on each other; running an old one takes the table back     |
 |                    | first (`stateful_merge`). One partition per run; no `partition_expr`                           |
 | `writer`           | import path `package.module:Class` of a `Writer` around the asset's writes, or a list of them     |
@@ -44,19 +44,19 @@ from de_resources.contract import Contract
 from de_resources.delta.asset_settings import modes_of, require_supported, settings_of
 from de_resources.delta.maintenance.restore import READS_POSITIONS
 from de_resources.delta.metadata import record
-from de_resources.delta.observed_frame import ObservedFrame, record_told
+from de_resources.delta.observed_frame import ObservedFrame, record_metadata
 from de_resources.delta.optional_inputs import IF_MISSING, may_be_missing
 from de_resources.delta.ports import OwnLocation, require_input, require_output
 from de_resources.delta.read_versions import ReadVersions
 from de_resources.delta.slices import Slice, make_slice
-from de_resources.delta.table import Stamp, Table, TableMissing, Written
+from de_resources.delta.table import CommitInfo, Table, TableMissing, Written
 from de_resources.delta.write import stateful_merge as stateful
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.full_disk import room_explained
 from de_resources.delta.write.lock import commit_lock
 from de_resources.delta.write.modes import write_table
 from de_resources.delta.write.request import WriteRequest
-from de_resources.delta.write.stateful_plan import Basis, NoOrder, Turn, order_of
+from de_resources.delta.write.stateful_plan import NoOrder, PartitionRun, ReadState, order_of
 from de_resources.delta.write.writer import Writer, Writers, writers_of
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
@@ -143,7 +143,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
 
     def __init__(self, config: SparkDeltaIOManager) -> None:
         self._config = config
-        self._bases: dict[str, Basis | None] = {}  # what this run read of stateful tables, by their location
+        self._bases: dict[str, ReadState | None] = {}  # what this run read of stateful tables, by their location
         self._read_versions: dict[str, ReadVersions] = {}  # by step
 
     @property
@@ -158,8 +158,8 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         obj: DataFrame | ObservedFrame,
         connection: TableConnection,
     ) -> None:
-        """Prepare, conform, guard, write, confirm, record."""
-        output = obj if isinstance(obj, ObservedFrame) else ObservedFrame(obj, tell=dict)
+        """Prepare, match the schema, guard, write, confirm, record."""
+        output = obj if isinstance(obj, ObservedFrame) else ObservedFrame(obj, metadata=dict)
         with self._config.spark.watched():
             asked = self._request(context, output, table_slice, connection)
             writers = writers_of(asked.stamp.writer, asked.metadata, self._config.writers())
@@ -175,8 +175,8 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             read.record(context)
         # A write that was skipped, or whose counters were lost, has nothing to tell, and would be waited for.
         if written.rows is not None and not written.skipped:
-            record_told(context, output.tell())
-        reach("recorded", request.table.name)
+            record_metadata(context, output.metadata())
+        crash_point("recorded", request.table.name)
 
     def _request(
         self, context: OutputContext, output: ObservedFrame, table_slice: TableSlice, connection: TableConnection
@@ -256,7 +256,9 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         if step is not None:
             self._read_versions.setdefault(step.step.key, ReadVersions()).note(table)
 
-    def _turn(self, context: OutputContext, metadata: Mapping[str, Any], mode: WriteMode, table: Table) -> Turn | None:
+    def _turn(
+        self, context: OutputContext, metadata: Mapping[str, Any], mode: WriteMode, table: Table
+    ) -> PartitionRun | None:
         """The partition whose turn it is in a stateful merge; None for all other assets."""
         if not metadata.get("stateful"):
             return None
@@ -270,7 +272,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
                 "Add `partitions_def`, or leave `stateful` out",
             )
         tags = context.step_context.dagster_run.tags
-        turn = Turn.of(asset, context.asset_partition_keys, context.asset_partitions_def, tags)
+        turn = PartitionRun.of(asset, context.asset_partition_keys, context.asset_partitions_def, tags)
         return replace(turn, basis=self._bases.get(table.uri))
 
     def _table(self, metadata: Mapping[str, Any], table_slice: TableSlice, connection: TableConnection) -> Table:
@@ -311,7 +313,7 @@ def slice_of(context: OutputContext | InputContext, metadata: Mapping[str, Any])
     return make_slice(context.asset_partition_keys, context.asset_partitions_def, expression)
 
 
-def stamp_of(context: OutputContext, table: Table, slice_: Slice | None) -> Stamp:
+def stamp_of(context: OutputContext, table: Table, slice_: Slice | None) -> CommitInfo:
     """Who writes. Automatic retries of one run share their origin; a person's re-execution is a new write."""
     run = context.step_context.dagster_run
     retried = "dagster/retry_number" in run.tags and run.root_run_id
@@ -319,7 +321,7 @@ def stamp_of(context: OutputContext, table: Table, slice_: Slice | None) -> Stam
     where = slice_.describe() if slice_ else "all"
     attempt = f"{run.run_id}/{context.step_key}/{uuid4().hex}"
     writer = context.asset_key.to_user_string()
-    return Stamp(table=table.name, writer=writer, slice=where, run=run.run_id, origin=origin, attempt=attempt)
+    return CommitInfo(table=table.name, writer=writer, slice=where, run=run.run_id, origin=origin, attempt=attempt)
 
 
 def _columns_in_order(expression: str | Mapping[str, str]) -> Sequence[str]:

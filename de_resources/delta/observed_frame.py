@@ -1,7 +1,7 @@
-"""A frame that has something to tell about itself once it was written.
+"""A frame that brings metadata, which are known once it was written.
 
 An asset returns it in place of a plain frame; the IO manager writes the frame and then records what it tells as metadata
-of the materialisation. What is told comes from an `Observation` on the write's own job, never from a job of its own.
+of the materialisation. What is known comes from an `Observation` on the write's own job, never from a job of its own.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from de_resources.stream_source import StreamSource
 
 
 class Markdown(str):
-    """Text that the UI shows as Markdown. A transform tells it, and needs not know of Dagster."""
+    """Text that the UI shows as Markdown. A transform makes it, and need not know of Dagster."""
 
     __slots__ = ()
 
 
-Told = Mapping[datetime | None, Mapping[str, Any]]
+MetadataByWindow = Mapping[datetime | None, Mapping[str, Any]]
 """Metadata by the start of a time window (UTC), or by None for the frame as a whole: plain values, dictionaries, `Markdown`."""
 
 
 @dataclass(frozen=True)
 class ObservedFrame:
-    """`tell` is called once, after `frame` was written; it would wait for ever for a write that was skipped.
+    """`metadata` is called once, after `frame` was written; it would wait for ever for a write that was skipped.
 
     `owns` is the slice that the write replaces, for a run whose slice is no partition: a stretch of a stream.
     `follows` is the source of a stream whose offsets do not say which one it is: a topic.
     """
 
     frame: DataFrame
-    tell: Callable[[], Told]
+    metadata: Callable[[], MetadataByWindow]
     owns: Slice | None = None
     follows: StreamSource | None = None
 
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> ObservedFrame:
-        """Another frame computed from this one, which tells the same."""
+        """Another frame computed from this one, with the same metadata."""
         return replace(self, frame=function(self.frame))
 
-    def telling(self, more: Told) -> ObservedFrame:
-        """The same frame, which tells this as well: what was known before the write."""
+    def with_metadata(self, more: MetadataByWindow) -> ObservedFrame:
+        """The same frame with more metadata: what was known before the write."""
 
-        def tell() -> Told:
-            told = self.tell()
-            return {start: {**told.get(start, {}), **more.get(start, {})} for start in {**told, **more}}
+        def metadata() -> MetadataByWindow:
+            known = self.metadata()
+            return {start: {**known.get(start, {}), **more.get(start, {})} for start in {**known, **more}}
 
-        return replace(self, tell=tell)
+        return replace(self, metadata=metadata)
 
 
-def record_told(context: dg.OutputContext, told: Told) -> None:
-    """Attach what was told to the materialisations: of the window's partition, or of all that the run wrote."""
-    for start, metadata in told.items():
+def record_metadata(context: dg.OutputContext, known: MetadataByWindow) -> None:
+    """Attach metadata to the materialisations: of the window's partition, or of all that the run wrote."""
+    for start, metadata in known.items():
         shown = {name: _shown(value) for name, value in metadata.items()}
         if start is None:
             context.add_output_metadata(shown)
@@ -74,5 +74,5 @@ def _shown(value: Any) -> Any:
 def _partition_key(context: dg.OutputContext, start: datetime) -> str:
     partitions = context.asset_partitions_def
     if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
-        raise TypeError("what is told by time window needs an asset with time partitions")
+        raise TypeError("metadata by time window needs an asset with time partitions")
     return partitions.get_partition_key_for_timestamp(start.timestamp())

@@ -28,7 +28,7 @@ from de_resources.delta.dimensions import (
 )
 from de_resources.errors import PermanentError
 
-__all__ = ["Box", "Members", "Slice", "Stretch", "TimeRange", "UnusablePartitionColumn", "make_slice"]
+__all__ = ["Box", "Members", "OffsetRange", "Slice", "TimeRange", "UnusablePartitionColumn", "make_slice"]
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Stretch(Slice):
+class OffsetRange(Slice):
     """What a run reads of a stream: per source, the positions after those that were read before."""
 
     @classmethod
-    def of(cls, source: str, position: str, last: Mapping[int, int], after: Mapping[int, int]) -> Stretch:
+    def of(cls, source: str, position: str, last: Mapping[int, int], after: Mapping[int, int]) -> OffsetRange:
         """From the columns, and the positions by source; a source without one in `after` is read from its beginning."""
         begins = {key: after.get(key, -1) for key in sorted(last)}
         by_key: dict[str, Box] = {

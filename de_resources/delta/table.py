@@ -180,7 +180,7 @@ def _names_a_folder(key: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Stamp:
+class CommitInfo:
     """Who writes: in the commit for people, and in the transaction identifier so that a retry does not repeat.
 
     `writer` is the asset: several may share a table. `origin` is the run, or the first run of a chain of automatic

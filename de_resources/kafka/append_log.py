@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from de_resources.errors import PermanentError
-from de_resources.kafka.layout import SECONDS, Record, Side
+from de_resources.kafka.layout import SECONDS, Record, Topic
 from de_resources.kafka.reader import TopicMissing
 
 TIMESTAMP_TYPE = "message.timestamp.type"
@@ -43,7 +43,7 @@ class NotAppendTime(PermanentError):
         )
 
 
-class AppendLog(Side):
+class AppendLog(Topic):
     """A topic and its broker's clock. Nothing is contacted before a method is called; every one raises `TopicMissing`."""
 
     def partitions(self) -> int:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
 
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.kafka.checkpoints import Checkpoint, Checkpoints
 
 
@@ -81,11 +81,11 @@ def consume(
     while (increment := next_increment(reached)) is not None:
         if delivery is Delivery.AT_MOST_ONCE:
             checkpoints.commit(increment.end)
-        reach("before_write", name)
+        crash_point("before_write", name)
         write(increment)
-        reach("before_commit", name)
+        crash_point("before_commit", name)
         if delivery is Delivery.AT_LEAST_ONCE:
             checkpoints.commit(increment.end)
-        reach("after_commit", name)
+        crash_point("after_commit", name)
         reached, count, offsets = increment.end, count + 1, offsets + increment.offsets
     return Consumed(count, offsets, before, reached)

@@ -101,7 +101,7 @@ class PartitionEnd:
 
 
 @dataclass(frozen=True)
-class Side:
+class Topic:
     """A topic with the configuration of a client that reaches its broker; the password in it never shows."""
 
     config: Mapping[str, str] = field(repr=False)
@@ -185,7 +185,7 @@ _READER = {
 }
 
 
-def require_replicable(source: Side, target: Side) -> int:
+def require_replicable(source: Topic, target: Topic) -> int:
     """The number of the source's partitions, once it is clear that the target can hold them.
 
     Raises `SameTopic`, `TopicMissing`, `TopicTooSmall`, `TimestampsNotKept`.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from de_resources.errors import PermanentError
-from de_resources.kafka.layout import SECONDS, Side
+from de_resources.kafka.layout import SECONDS, Topic
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def committed(member: Consumer, places: list[TopicPartition]) -> list[TopicParti
             time.sleep(0.1)
 
 
-def starting_positions(source: Side, target: Side, known: Positions) -> Positions:
+def starting_positions(source: Topic, target: Topic, known: Positions) -> Positions:
     """By partition of the source, the offset to read from: where the last run ended, or the oldest record.
 
     They say which topic the source is, also where the last run did not. Raises `PositionsLost`, `SourceRecreated` or

@@ -70,7 +70,7 @@ class Drained:
     source: str | None = None
 
 
-def drain_into_topic(
+def write_available_now(
     session: SparkSession, records: DataFrame, output: TopicOutput, checkpoint: str, source: StreamSource | None = None
 ) -> Drained:
     """Write what the streaming frame (columns `key`, `value`) holds that no earlier run has written, then stop.

@@ -29,9 +29,9 @@ def topic_stream(session: SparkSession, broker: KafkaBroker, topic: str, *, at_m
 
     `at_most` bounds the offsets of a micro-batch, for who holds one in memory.
 
-    A topic that has lost records which were not read yet stops the stream; one that was made anew is told by `source`, which
-    `drain` and `drain_into_topic` compare with their checkpoint. Nothing is skipped in silence. Raises `TopicMissing`, and
-    `ServiceUnavailable` at once where the broker is away, not after the stream's own time-outs.
+    A topic that has lost records which were not read yet stops the stream. One that was made again is known by `source`, which
+    `run_available_now` and `write_available_now` compare with their checkpoint. Nothing is skipped in silence. Raises
+    `TopicMissing`, and `ServiceUnavailable` at once where the broker is away, not after the stream's own time-outs.
     """
     if topic not in broker.topics():
         raise TopicMissing(topic)

@@ -30,7 +30,7 @@ from zlib import crc32
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError, TransientError
 from de_resources.kafka.positions import committed
 
@@ -162,7 +162,7 @@ class TopicWriter:
         """
         due = [partition for partition in self._progress if self._is_due(partition, batch)]
         skipped = tuple(partition for partition in self._progress if partition not in due)
-        reach("before_write", self._output.topic)
+        crash_point("before_write", self._output.topic)
         counts = dict.fromkeys(due, 0)
         with _said(self._output), self._transactions(due) as unfinished:
             for record in records if due else ():
@@ -174,7 +174,7 @@ class TopicWriter:
                 before = self._progress[partition].records
                 self._commit(partition, Progress(batch + 1, before + counts[partition]))
                 unfinished.remove(partition)
-                reach("after_commit", f"{self._output.topic}-{partition}")
+                crash_point("after_commit", f"{self._output.topic}-{partition}")
         return BatchWritten(batch, counts, skipped)
 
     def renew(self) -> None:
@@ -233,7 +233,7 @@ class TopicWriter:
         """Commit what was produced, together with the progress behind it."""
         producer = self._producers[partition]
         producer.flush(SECONDS)
-        reach("before_commit", f"{self._output.topic}-{partition}")
+        crash_point("before_commit", f"{self._output.topic}-{partition}")
         place = TopicPartition(self._output.topic, partition, progress.next_batch, metadata=str(progress.records))
         producer.send_offsets_to_transaction([place], self._group.consumer_group_metadata(), SECONDS)
         producer.commit_transaction(SECONDS)

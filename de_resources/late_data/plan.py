@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from de_resources.delta.log.changed_partitions import Change
+from de_resources.delta.log.changed_partitions import PartitionChange
 
 
-class Verdict(StrEnum):
+class LateVerdict(StrEnum):
     """What becomes of a partition."""
 
     UP_TO_DATE = "up to date"
@@ -33,10 +33,10 @@ class Verdict(StrEnum):
     GIVEN_UP = "given up"
 
 
-REFUSED = frozenset({Verdict.TOO_OLD, Verdict.GIVEN_UP})
+REFUSED = frozenset({LateVerdict.TOO_OLD, LateVerdict.GIVEN_UP})
 """Verdicts that stand until the partition changes again, or a person runs it."""
 
-NEWS = frozenset({Verdict.REQUESTED, Verdict.HELD_BACK}) | REFUSED
+NEWS = frozenset({LateVerdict.REQUESTED, LateVerdict.HELD_BACK}) | REFUSED
 """Verdicts that people are told of, once for each change."""
 
 
@@ -50,7 +50,7 @@ class Partition:
 
     key: str
     end: datetime
-    change: Change | None = None
+    change: PartitionChange | None = None
     processed_version: int | None = None
     processed_by: int | None = None
     claim: str | None = None
@@ -87,11 +87,11 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedPartition:
     """A verdict. `need` identifies what has to be caught up with: attempts for one need are counted together."""
 
     partition: Partition
-    verdict: Verdict
+    verdict: LateVerdict
     need: str = ""
 
     @property
@@ -102,58 +102,58 @@ class Judged:
 
 def judge(
     partitions: Sequence[Partition], situation: Situation, policy: Policy, *, stateful: bool = False
-) -> list[Judged]:
+) -> list[JudgedPartition]:
     """A verdict on each partition, in the order of their time."""
     ordered = sorted(partitions, key=lambda p: p.end)
     return _in_order(ordered, situation, policy) if stateful else [_alone(p, situation, policy) for p in ordered]
 
 
-def _alone(partition: Partition, situation: Situation, policy: Policy) -> Judged:
+def _alone(partition: Partition, situation: Situation, policy: Policy) -> JudgedPartition:
     if partition.processed_by is None:
-        return Judged(partition, Verdict.UNPROCESSED)
+        return JudgedPartition(partition, LateVerdict.UNPROCESSED)
     if not partition.is_late or partition.change is None:
-        return Judged(partition, Verdict.UP_TO_DATE)
+        return JudgedPartition(partition, LateVerdict.UP_TO_DATE)
     need = f"version {partition.change.version}"
     if partition.end > situation.present:
-        return Judged(partition, Verdict.CURRENT, need)
+        return JudgedPartition(partition, LateVerdict.CURRENT, need)
     if situation.present - partition.end > policy.max_age:
-        return Judged(partition, Verdict.TOO_OLD, need)
+        return JudgedPartition(partition, LateVerdict.TOO_OLD, need)
     if situation.now - partition.change.at < policy.settle and partition.claim is None:
-        return Judged(partition, Verdict.SETTLING, need)
-    return _free(Judged(partition, Verdict.REQUESTED, need), situation, policy)
+        return JudgedPartition(partition, LateVerdict.SETTLING, need)
+    return _free(JudgedPartition(partition, LateVerdict.REQUESTED, need), situation, policy)
 
 
-def _free(wanted: Judged, situation: Situation, policy: Policy) -> Judged:
+def _free(wanted: JudgedPartition, situation: Situation, policy: Policy) -> JudgedPartition:
     """The wanted request, unless something is in its way."""
     partition = wanted.partition
     verdict = wanted.verdict
     if partition.claim is not None or partition.key in situation.busy:
-        verdict = Verdict.UNDER_WAY
+        verdict = LateVerdict.UNDER_WAY
     elif wanted.attempt > policy.max_attempts:
-        verdict = Verdict.GIVEN_UP
+        verdict = LateVerdict.GIVEN_UP
     elif partition.key in situation.held:
-        verdict = Verdict.HELD_BACK
-    return Judged(partition, verdict, wanted.need)
+        verdict = LateVerdict.HELD_BACK
+    return JudgedPartition(partition, verdict, wanted.need)
 
 
-def _in_order(partitions: Sequence[Partition], situation: Situation, policy: Policy) -> list[Judged]:
+def _in_order(partitions: Sequence[Partition], situation: Situation, policy: Policy) -> list[JudgedPartition]:
     """One partition at a time: those after it build on what it becomes."""
-    judged: list[Judged] = []
+    judged: list[JudgedPartition] = []
     newest, waiting = -1, False
     for partition in partitions:
         found = _alone(partition, situation, policy)
         run = partition.processed_by
         overtaken = run is not None and run < newest
-        if overtaken and found.verdict not in (Verdict.REQUESTED, Verdict.UNDER_WAY, Verdict.GIVEN_UP):
+        if overtaken and found.verdict not in (LateVerdict.REQUESTED, LateVerdict.UNDER_WAY, LateVerdict.GIVEN_UP):
             # Whoever ran the one before it, however old, has decided that all after it follow.
-            found = _free(Judged(partition, Verdict.REQUESTED, f"after run {newest}"), situation, policy)
-        if waiting and run is not None and found.verdict not in (Verdict.TOO_OLD, Verdict.UNDER_WAY):
-            found = Judged(partition, Verdict.AFTER_ANOTHER, found.need)
+            found = _free(JudgedPartition(partition, LateVerdict.REQUESTED, f"after run {newest}"), situation, policy)
+        if waiting and run is not None and found.verdict not in (LateVerdict.TOO_OLD, LateVerdict.UNDER_WAY):
+            found = JudgedPartition(partition, LateVerdict.AFTER_ANOTHER, found.need)
         waiting = waiting or found.verdict not in (
-            Verdict.UP_TO_DATE,
-            Verdict.UNPROCESSED,
-            Verdict.CURRENT,
-            Verdict.TOO_OLD,
+            LateVerdict.UP_TO_DATE,
+            LateVerdict.UNPROCESSED,
+            LateVerdict.CURRENT,
+            LateVerdict.TOO_OLD,
         )
         newest = max(newest, run if run is not None else -1)
         judged.append(found)
@@ -165,7 +165,7 @@ class Request:
     """Partitions that one run processes, in order, and the claim that names the run."""
 
     claim: str
-    partitions: tuple[Judged, ...]
+    partitions: tuple[JudgedPartition, ...]
 
     @property
     def first(self) -> str:
@@ -178,6 +178,6 @@ class Request:
         return self.partitions[-1].partition.key
 
 
-def by_key(judged: Collection[Judged]) -> Mapping[str, Judged]:
+def by_key(judged: Collection[JudgedPartition]) -> Mapping[str, JudgedPartition]:
     """The verdicts by partition key."""
     return {found.partition.key: found for found in judged}

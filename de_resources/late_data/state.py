@@ -22,10 +22,10 @@ from psycopg2.extensions import cursor
 from psycopg2.extras import execute_values
 from psycopg2.sql import SQL, Identifier
 
-from de_resources.delta.log.changed_partitions import LOG_GONE, LONG_AGO, Change, ChangedPartitions
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.log.changed_partitions import LOG_GONE, LONG_AGO, ChangedPartitions, PartitionChange
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import TransientError
-from de_resources.late_data.plan import Judged, Partition, Request
+from de_resources.late_data.plan import JudgedPartition, Partition, Request
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.creation import create_missing, lock
 
@@ -121,7 +121,7 @@ class Decision:
 
     requests: Sequence[Request] = ()
     told: Mapping[str, str] | None = None
-    judged: Sequence[Judged] = ()
+    judged: Sequence[JudgedPartition] = ()
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class LateState:
             found = statement.fetchone()
         return int(found[1]) if found and found[0] == source_id else -1
 
-    def changed(self, found: ChangedPartitions, by_partition: Mapping[str, tuple[datetime, Change]]) -> None:
+    def changed(self, found: ChangedPartitions, by_partition: Mapping[str, tuple[datetime, PartitionChange]]) -> None:
         """Record what changed in the source, as the consumer's partitions (end of their time, last change)."""
         values = [
             (self.consumer, key, end, change.version, change.at, change.operation, change.run)
@@ -214,8 +214,8 @@ class LateState:
                     "UPDATE late_data.partitions SET told = %s WHERE consumer = %s AND partition = %s",
                     (told, self.consumer, key),
                 )
-            reach("before_commit", self.consumer)
-        reach("after_commit", self.consumer)
+            crash_point("before_commit", self.consumer)
+        crash_point("after_commit", self.consumer)
         return decided
 
     def _forget_another(self, statement: cursor, source_id: str) -> None:
@@ -246,6 +246,6 @@ class LateState:
 
 
 def _known(row: tuple[Any, ...]) -> Known:
-    change = Change(row[2], row[3], row[4], row[5]) if row[2] is not None else None
+    change = PartitionChange(row[2], row[3], row[4], row[5]) if row[2] is not None else None
     partition = Partition(row[0], row[1], change, row[6], row[7], claim=row[8], attempts=row[9], need=row[10])
     return Known(partition, row[11])

@@ -23,7 +23,7 @@ from psycopg2.extensions import cursor
 from psycopg2.extras import execute_values
 from psycopg2.sql import SQL, Composable, Composed, Identifier
 
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.creation import create_missing, lock
@@ -106,15 +106,15 @@ def merge_slice(
     with _changing(database, table, slice_) as statement:
         _touch(statement, table, SQL("{} = %s").format(_slice(table)), slice_)
         statement.execute(SQL("DELETE FROM {} WHERE {} = %s").format(table.history, _slice(table)), (slice_,))
-        reach("before_write", table.name)
+        crash_point("before_write", table.name)
         count = _insert(statement, table, slice_, rows)
         _touch(statement, table, SQL("{} = %s").format(_slice(table)), slice_)
         written, removed = _rebuild(statement, table)
         later = SQL("SELECT count(DISTINCT {0}) FROM {1} WHERE {0} > %s").format(_slice(table), table.history)
         statement.execute(later, (slice_,))
         ((following,),) = statement.fetchall()
-        reach("before_commit", table.name)
-    reach("after_commit", table.name)
+        crash_point("before_commit", table.name)
+    crash_point("after_commit", table.name)
     return Merged(count, written, removed, following)
 
 
@@ -133,8 +133,8 @@ def take_back(database: PostgresDatabase, table: HistoryTable, first: str | date
         _touch(statement, table, SQL("{} >= %s").format(_slice(table)), first)
         statement.execute(SQL("DELETE FROM {} WHERE {} >= %s").format(table.history, _slice(table)), (first,))
         _rebuild(statement, table)
-        reach("before_commit", table.name)
-    reach("after_commit", table.name)
+        crash_point("before_commit", table.name)
+    crash_point("after_commit", table.name)
     return gone
 
 

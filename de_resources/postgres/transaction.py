@@ -24,7 +24,7 @@ from psycopg2.extras import execute_values
 from psycopg2.sql import SQL, Composable, Composed, Identifier
 
 from de_resources.contract import Contract
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.creation import create_missing
@@ -166,13 +166,13 @@ def write_slice(
     with explained(load.dataset, slice_):
         _create_missing(database, load, tables)
         with database.connect() as session, session.cursor() as statement:
-            reach("before_write", load.dataset)
+            crash_point("before_write", load.dataset)
             values = (load.dataset, str(slice_), load.run_id, load.attempt, json.dumps(counts))
             statement.execute(SQL(_LOAD).format(_loads(load)), values)
             for relation, rows in tables.items():
                 _replace(statement, relation, slice_, rows)
-                reach("before_commit", relation.name)
-    reach("after_commit", load.dataset)
+                crash_point("before_commit", relation.name)
+    crash_point("after_commit", load.dataset)
     return counts
 
 

@@ -15,7 +15,7 @@ from psycopg2.extras import execute_values
 from psycopg2.sql import SQL, Composed, Identifier
 
 from de_resources.contract import Contract
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres import creation as postgres_creation
@@ -96,7 +96,7 @@ def upsert(
             took = execute_values(statement, _statement(relation, forward), values, page_size=1000, fetch=True)
             if also is not None:
                 also(statement)
-            reach("before_commit", f"{relation.name}:rows")
+            crash_point("before_commit", f"{relation.name}:rows")
     except REFUSALS as error:
         # Without the details, which hold values of the row.
         raise UpsertRefused(relation.name, reason_of(error)) from None

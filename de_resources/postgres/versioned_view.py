@@ -20,14 +20,14 @@ from psycopg2.extras import execute_values
 from psycopg2.sql import SQL, Composed, Identifier, Literal
 
 from de_resources.contract import Contract
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.creation import claim_schema, exists, lock
 from de_resources.postgres.transaction import explained, reason_of, sql_columns
-from de_resources.postgres.view_swap import PATIENCE, Patience, swapping
+from de_resources.postgres.view_swap import PATIENCE, LockWait, swapping
 from de_resources.proxy.manifest import WHOLE, Manifest
-from de_resources.proxy.retention import Promise, retained
+from de_resources.proxy.retention import RetentionPolicy, retained
 from de_resources.proxy.store import NoSuchManifest, VersionMissing
 from de_resources.proxy.switching import NothingPublished
 
@@ -118,7 +118,7 @@ class ViewProxy:
 
     database: PostgresDatabase
     view: ProxyView
-    patience: Patience = PATIENCE
+    patience: LockWait = PATIENCE
 
     def write_version(self, id_: str, rows: Iterable[Mapping[str, Any]], run: str) -> int:
         """Fill a version of its own and close it; readers do not see it yet. Returns its rows.
@@ -130,7 +130,7 @@ class ViewProxy:
         token = self._open(id_, run)
         if token is None:
             return self._rows(id_)
-        reach("before_write", self.view.name)
+        crash_point("before_write", self.view.name)
         names = [name for name, _ in self.view.columns]
         into = SQL("INSERT INTO {} ({}) VALUES %s").format(
             self.view.version(id_), SQL(", ").join(map(Identifier, names))
@@ -140,8 +140,8 @@ class ViewProxy:
             statement.execute(SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(self.view.version(id_)))
             self._require_own(statement, id_, token)
             execute_values(statement, into, ([row[name] for name in names] for row in rows), page_size=1000)
-            reach("before_commit", self.view.name)
-        reach("after_commit", self.view.name)
+            crash_point("before_commit", self.view.name)
+        crash_point("after_commit", self.view.name)
         return self._close(id_, token)
 
     def publish(self, id_: str, *, now: datetime) -> Manifest:
@@ -151,7 +151,7 @@ class ViewProxy:
         moment of the switch, and none finds the view missing; one that stays in its transaction holds up the switch and not
         the others. Raises `VersionMissing`, `ViewBusy`, `ViewInUse`, `LoadInterrupted`.
         """
-        reach("before_switch", self.view.name)
+        crash_point("before_switch", self.view.name)
         with self._switching(id_) as statement:
             states = self._states(statement)
             if any(state.live[WHOLE] == id_ for state in states):
@@ -176,7 +176,7 @@ class ViewProxy:
             self._run_of(statement, id_)
             return self._point(statement, id_, list(states.values()), f"rolled back to {number}", now), True
 
-    def retain(self, promise: Promise, now: datetime) -> list[str]:
+    def retain(self, promise: RetentionPolicy, now: datetime) -> list[str]:
         """Drop the versions that no kept state shows, as `retention.retain` does; returns their ids.
 
         The database would not drop the live one either: the view depends on it.

@@ -34,7 +34,7 @@ class ViewBusy(TransientError):
 
 
 @dataclass(frozen=True)
-class Patience:
+class LockWait:
     """How long readers may have to wait at a time, how long they are let pass in between, and when to give up.
 
     A wait below the server's `deadlock_timeout` (a second) also ends in the readers' favour where a transaction of
@@ -46,10 +46,10 @@ class Patience:
     total_seconds: float = 60.0
 
 
-PATIENCE = Patience()
+PATIENCE = LockWait()
 
 
-def swapping(statement: cursor, name: str, patience: Patience, change: Callable[[], None]) -> int:
+def swapping(statement: cursor, name: str, patience: LockWait, change: Callable[[], None]) -> int:
     """Make a change of the catalog as soon as the readers of the view `schema.name` let it; returns at which attempt.
 
     Raises `ViewBusy`.

@@ -15,7 +15,7 @@ from dagster_delta import WriteMode
 
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.delta.table import Table, Written
-from de_resources.delta.write.frames import conform
+from de_resources.delta.write.frames import match_schema
 from de_resources.delta.write.request import WriteRequest
 from de_resources.delta.write.writer import Write, Writer
 from de_resources.errors import PermanentError
@@ -59,7 +59,7 @@ class VersionWriter(Writer):
         _require_version(request)
         frame = request.frame
         if table.contract is not None:
-            frame = conform(frame, table.name, table.contract.struct_type())
+            frame = match_schema(frame, table.name, table.contract.struct_type())
         id_, written = table.write_version(request.session, frame, request.stamp, request.slice)
         manifest = publish(table.store, id_, now=datetime.now(UTC))
         details: dict[str, str | int | Sequence[str]] = {

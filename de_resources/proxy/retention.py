@@ -19,7 +19,7 @@ from de_resources.proxy.store import VersionStore
 
 
 @dataclass(frozen=True)
-class Promise:
+class RetentionPolicy:
     """States to keep, by count and by age: a state stays if either says so. `unfinished` is the time a run may take."""
 
     keep: int = 10
@@ -44,7 +44,7 @@ class Removed:
     unfinished: tuple[str, ...]
 
 
-def retained(manifests: Sequence[Manifest], promise: Promise, now: datetime) -> list[Manifest]:
+def retained(manifests: Sequence[Manifest], promise: RetentionPolicy, now: datetime) -> list[Manifest]:
     """The manifests that stay, given all of them in order. The last one is live, and always among them."""
     newest = manifests[-promise.keep :]
     # A state was live until the next one came.
@@ -53,7 +53,7 @@ def retained(manifests: Sequence[Manifest], promise: Promise, now: datetime) -> 
     return [m for m in manifests if m.number in numbers]
 
 
-def retain(store: VersionStore, promise: Promise, now: datetime) -> Removed:
+def retain(store: VersionStore, promise: RetentionPolicy, now: datetime) -> Removed:
     """Remove what the promise does not cover. For a caller that keeps writers and other switches away meanwhile.
 
     Killed at any point it leaves manifests whose versions are all there, and the rest to the next time.

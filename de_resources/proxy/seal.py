@@ -20,7 +20,7 @@ _PROPERTY = "delta.appendOnly"
 _CLOSED, _OPEN = 0o555, 0o755
 
 
-def seal(folder: Path) -> int:
+def make_immutable(folder: Path) -> int:
     """Close the table for good; returns the version of its log that is complete. Sealing again changes nothing."""
     table = DeltaTable(folder)
     if table.metadata().configuration.get(_PROPERTY) != "true":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError
 from de_resources.proxy.manifest import Manifest
 from de_resources.proxy.store import VersionStore
@@ -45,7 +45,7 @@ def publish(store: VersionStore, id_: str, *, now: datetime) -> Manifest:
     live = store.live()
     if live is not None and (id_ in live.versions or any(id_ in m.brought for m in store.manifests())):
         return live
-    reach("before_switch", store.name)
+    crash_point("before_switch", store.name)
     return store.switch(dict.fromkeys(version.predicates, id_), why=f"run {version.run}", now=now, brought=(id_,))
 
 

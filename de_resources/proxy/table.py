@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 from de_resources.delta.log import TableLog
 from de_resources.delta.metadata import stored_per_key
 from de_resources.delta.slices import Slice
-from de_resources.delta.table import Stamp, Table, TableMissing, Written
+from de_resources.delta.table import CommitInfo, Table, TableMissing, Written
 from de_resources.delta.write import overwrite as overwriting
 from de_resources.delta.write.lock import local_folder
 from de_resources.errors import PermanentError
 from de_resources.proxy.manifest import WHOLE, Manifest, Version
-from de_resources.proxy.seal import seal
+from de_resources.proxy.seal import make_immutable
 from de_resources.proxy.store import VersionStore
 from de_resources.sql.balanced import balanced
 from de_resources.sql.identifiers import identifier, type_text
@@ -162,7 +162,7 @@ class ProxiedTable(Table):
         return self._part(session, any_, list(self.store.version(any_).predicates)).limit(0)
 
     def write_version(
-        self, session: SparkSession, frame: DataFrame, stamp: Stamp, slice_: Slice | None
+        self, session: SparkSession, frame: DataFrame, stamp: CommitInfo, slice_: Slice | None
     ) -> tuple[str, Written]:
         """Write the slice as a version of its own and close it for good; readers do not see it yet.
 
@@ -172,7 +172,7 @@ class ProxiedTable(Table):
         id_ = version_id(stamp)
         table = self.version_table(id_)
         written = _committed(table, stamp) or overwriting.replace(session, table, frame, stamp, slice_=slice_)
-        log_version = seal(self.store.versions_folder / id_)
+        log_version = make_immutable(self.store.versions_folder / id_)
         self.store.add(
             Version(
                 id=id_,
@@ -186,12 +186,12 @@ class ProxiedTable(Table):
         return id_, written
 
 
-def version_id(stamp: Stamp) -> str:
+def version_id(stamp: CommitInfo) -> str:
     """The same for all attempts of one logical write, and different for any other one."""
     return f"{stamp.origin[:8]}-{sha256(stamp.application.encode()).hexdigest()[:16]}"
 
 
-def _committed(table: Table, stamp: Stamp) -> Written | None:
+def _committed(table: Table, stamp: CommitInfo) -> Written | None:
     """What an earlier attempt of the same write committed."""
     log = table.log()
     commit = log.find(origin=stamp.origin, writer=stamp.writer, slice=stamp.slice) if log else None

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from de_resources.errors import TransientError
-from de_resources.kafka.layout import PartitionEnd, Record, Side, require_replicable
+from de_resources.kafka.layout import PartitionEnd, Record, Topic, require_replicable
 from de_resources.kafka.positions import Positions, remembered, starting_positions
 
 BATCH = 10_000
@@ -53,7 +53,7 @@ class TopicReplicated:
     adopted: bool = False
 
 
-def replicate_topic(source: Side, target: Side, *, batch: int = BATCH) -> TopicReplicated:
+def replicate_topic(source: Topic, target: Topic, *, batch: int = BATCH) -> TopicReplicated:
     """Copy what the source holds now and the replica does not have yet, then stop.
 
     `batch` is the number of records per transaction. Only committed records of the source are copied. A rerun without
@@ -74,24 +74,24 @@ def replicate_topic(source: Side, target: Side, *, batch: int = BATCH) -> TopicR
         raise ReplicationInterrupted(target.topic, error.args[0].str()) from error
 
 
-def replicated_to(source: Side, target: Side) -> Positions:
+def replicated_to(source: Topic, target: Topic) -> Positions:
     """Up to where the source was replicated, by partition; nothing is copied or committed."""
     with closing(_member(source, target)) as member:
         return remembered(member, target.topic)
 
 
-def _group(source: Side) -> str:
+def _group(source: Topic) -> str:
     return f"replicate.{source.topic}"
 
 
-def _member(source: Side, target: Side) -> Consumer:
+def _member(source: Topic, target: Topic) -> Consumer:
     return Consumer({**target.config, "group.id": _group(source), "enable.auto.commit": False, "log_level": 0})
 
 
 class _Link:
     """The transactional producer of a replica. Opening it ends what a predecessor left open."""
 
-    def __init__(self, target: Side, group: str, member: Consumer) -> None:
+    def __init__(self, target: Topic, group: str, member: Consumer) -> None:
         self.topic, self.member = target.topic, member
         # One identity per replica: whoever takes it over aborts its predecessor's transaction, and fences it.
         identity = {"transactional.id": f"{group}.{target.topic}", "compression.type": "zstd", "log_level": 0}
@@ -138,7 +138,7 @@ class _Link:
         )
 
 
-def _drain(source: Side, start: Positions, link: _Link, batch: int) -> TopicReplicated:
+def _drain(source: Topic, start: Positions, link: _Link, batch: int) -> TopicReplicated:
     positions = dict(start.offsets)
     reached = replace(start, offsets=positions)
     records = batches = pending = 0

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from de_resources.kafka.layout import PartitionEnd, Record, Side
+from de_resources.kafka.layout import PartitionEnd, Record, Topic
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Fingerprints:
         return f"{count:,} records {hashlib.sha256(kept.tobytes()).hexdigest()}"
 
 
-def topic_digests(source: Side, target: Side, positions: Mapping[int, int]) -> tuple[dict[str, str], dict[str, str]]:
+def topic_digests(source: Topic, target: Topic, positions: Mapping[int, int]) -> tuple[dict[str, str], dict[str, str]]:
     """Digests of both sides by `partition n`: the source up to `positions`, the replica as a whole.
 
     Where retention has removed the head of one side only, the other one is compared from there. Reads both topics once.
@@ -39,7 +39,7 @@ def topic_digests(source: Side, target: Side, positions: Mapping[int, int]) -> t
     return {f"partition {p}": a for p, (a, _) in pairs.items()}, {f"partition {p}": b for p, (_, b) in pairs.items()}
 
 
-def fingerprints(side: Side, until: Mapping[int, int] | None = None) -> dict[int, Fingerprints]:
+def fingerprints(side: Topic, until: Mapping[int, int] | None = None) -> dict[int, Fingerprints]:
     """The committed records of every partition, up to these offsets (exclusive)."""
     begins = side.begins()
     records = {partition: array("Q") for partition in begins}

@@ -19,7 +19,7 @@ from writer_process import materialise, wait_for
 
 from de_resources.delta.log.retention import OVERRIDE
 from de_resources.delta.maintenance import compact, maintain, vacuum
-from de_resources.delta.table import Stamp, Table
+from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.lock import TableBusy
 from de_resources.spark import SparkEngine
@@ -57,8 +57,8 @@ def table_of(lake: Path) -> Table:
     return Table("silver.events", str(lake / "silver" / "events"), partitioned_by=("k",))
 
 
-def stamp() -> Stamp:
-    return Stamp("silver.events", "maintenance", "all", "run", "run", uuid4().hex)
+def stamp() -> CommitInfo:
+    return CommitInfo("silver.events", "maintenance", "all", "run", "run", uuid4().hex)
 
 
 def live(lake: Path) -> list[tuple[int, str]]:

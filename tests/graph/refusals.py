@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from de_resources.delta.maintenance.restore import restore
-from de_resources.delta.table import Stamp, Table
+from de_resources.delta.table import CommitInfo, Table
 
 KEYS = dg.StaticPartitionsDefinition(["a", "b"])
 DAYS = dg.DailyPartitionsDefinition(start_date="2024-01-01", end_date="2024-01-04")
@@ -163,7 +163,7 @@ def _missing(shop: Shop) -> object:
 
 def _restored(shop: Shop) -> object:
     shop.run(asset("rows", lambda _: shop.frame([(1,)], "id long")))
-    stamp = Stamp("silver.rows", "test", "all", "run", "run", uuid4().hex)
+    stamp = CommitInfo("silver.rows", "test", "all", "run", "run", uuid4().hex)
     return restore(shop.spark, Table("silver.rows", shop.uri("rows")), 99, stamp)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from de_resources.delta.log.changed_partitions import changed_partitions
 from de_resources.delta.maintenance import maintain
-from de_resources.delta.table import Stamp, Table
+from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.frames import RowsOutsideSlice
 from de_resources.delta.write.merge import UnmergeableLayout, UnmergeableRows
 from de_resources.spark import SparkEngine
@@ -116,7 +116,7 @@ class TestEveryWay:
         for mail in "ab":
             shop.run(visits(shop, names, [row("a", 1, mail)], mode="append"), key="2024-01-01")
         table = Table("silver.visits", shop.uri("visits"))
-        report = maintain(shop.spark, table, Stamp("t", "w", "s", "r", "o", "a"), query_runs=1)
+        report = maintain(shop.spark, table, CommitInfo("t", "w", "s", "r", "o", "a"), query_runs=1)
         assert report.live_after.files == 1
         assert set(changed_partitions(shop.log("visits")).changed) == {("2024-01-01",)}
 

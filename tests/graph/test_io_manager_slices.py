@@ -384,10 +384,10 @@ class TestMistakes:
 
 
 @pytest.mark.parametrize(
-    ("gathered", "files"), [(False, 2), (True, 4)], ids=["brought together by day", "written where it is"]
+    ("pre_clustered", "files"), [(False, 2), (True, 4)], ids=["brought together by day", "written where it is"]
 )
 def test_a_range_is_written_where_its_rows_are_only_where_the_asset_says_so(
-    shop: Shop, gathered: bool, files: int
+    shop: Shop, pre_clustered: bool, files: int
 ) -> None:
     """Two tasks hold two days each: a wrong promise costs files, never rows."""
     rows = [order(number, 1 + number // 2 % 2) for number in range(8)]
@@ -397,7 +397,7 @@ def test_a_range_is_written_where_its_rows_are_only_where_the_asset_says_so(
         partitions=DAILY,
         partition_expr="day",
         contract=ORDERS,
-        gathered=gathered,
+        pre_clustered=pre_clustered,
     )
     assert shop.run(orders, keys=("2024-01-01", "2024-01-02")).success
     assert shop.log("orders").files().num_rows == files

@@ -20,7 +20,7 @@ from de_assets.gold.users_by_country import users_by_country
 from de_assets.resources import resources
 from de_assets.silver.users import users
 from de_resources.capture.envelope import Origin, records, snapshot_record, truncation
-from de_resources.capture.pgoutput import Change, Relation
+from de_resources.capture.pgoutput import Relation, RowChange
 from de_resources.contract import Contract
 from de_resources.delta.log.feed import CHANGE_TYPE, FeedUnavailable, changes
 from de_resources.delta.table import Table
@@ -60,7 +60,7 @@ class Users:
         self.lsn += 1
         time = START + timedelta(minutes=self.lsn)
         origin = Origin(self.lsn, time, self.lsn, event_time=time.isoformat())
-        change = Change(TABLE, operation, *({**r, "updated_at": f"{time}"} if r else None for r in (before, after)))
+        change = RowChange(TABLE, operation, *({**r, "updated_at": f"{time}"} if r else None for r in (before, after)))
         self.captured += [(record.value, self.lsn) for record in records(change, ["id"], origin, 0)]
 
     def truncate(self) -> None:

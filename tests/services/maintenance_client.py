@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from de_resources.delta.log.retention import OVERRIDE
 from de_resources.delta.maintenance import maintain
 from de_resources.delta.maintenance.restore import restore
-from de_resources.delta.table import Stamp, Table
+from de_resources.delta.table import CommitInfo, Table
 
 
-def stamp() -> Stamp:
+def stamp() -> CommitInfo:
     """A stamp of its own for each step."""
-    return Stamp("silver.rows", "maintenance", "all", "run", "run", uuid4().hex)
+    return CommitInfo("silver.rows", "maintenance", "all", "run", "run", uuid4().hex)
 
 
 def main(url: str, folder: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from datetime import datetime, timedelta
 
-from de_assets.gold.sessions_live import Told, fill
+from de_assets.gold.sessions_live import Totals, fill
 from de_resources.kafka import KafkaBroker
 from de_resources.kafka.append_log import AppendLog, from_milliseconds
 from de_resources.kafka.consumer import Consumed
@@ -18,7 +18,7 @@ from de_resources.spark import SparkEngine, close_connections
 GAP = timedelta(seconds=10)
 
 
-def run(topic: str, now: datetime, *, at_most: int = 1000) -> tuple[Told, Consumed]:
+def run(topic: str, now: datetime, *, at_most: int = 1000) -> tuple[Totals, Consumed]:
     """In this process."""
     broker = KafkaBroker()
     log = AppendLog(broker.client_config(), topic)

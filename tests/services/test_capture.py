@@ -21,7 +21,7 @@ from platform_world import WAITING_CAPTURE, kill_service
 from psycopg2.extras import execute_batch
 
 from de_assets.cli.doctor.diagnosis import diagnose
-from de_assets.cli.doctor.finding import Verdict
+from de_assets.cli.doctor.finding import FindingVerdict
 from de_assets.cli.doctor.services import check_slot
 from de_checks.capture import capture_check
 from de_resources.capture import Capture, CaptureSource, drop, prepare, status, wait_until_captured
@@ -297,7 +297,7 @@ def test_a_slot_left_behind_shows_what_it_keeps_and_is_dropped(world: World) -> 
     assert not left.active
     assert left.retained_bytes > 0
     finding = check_slot(world.source, left)
-    assert (finding.verdict, "nobody reads it" in finding.detail) == (Verdict.WARN, True)
+    assert (finding.verdict, "nobody reads it" in finding.detail) == (FindingVerdict.WARN, True)
     assert "capture users" in {finding.name for finding in diagnose(world.services.settings, os.environ)}
     drop(PostgresDatabase(), world.source)
     given_up = status(PostgresDatabase(), world.source)

@@ -14,7 +14,7 @@ from de_assets.bronze.visits import dead_letters, parsed_lines, understood
 from de_assets.dead_letters.decisions import Decision, land
 from de_assets.sources.landing import MARKER, hour_folder
 from de_assets.sources.landing_zone import LandingZone
-from de_assets.transforms.error_management.dead_letter import Kind, identify, tell_status
+from de_assets.transforms.error_management.dead_letter import Kind, identify, with_status_counts
 from de_resources.local import LocalServices
 from de_resources.spark import SparkEngine, close_connections
 
@@ -44,7 +44,7 @@ def test_decisions_take_part_over_the_shared_engine(session: SparkSession, tmp_p
     parsed = parsed_lines(zone.visit_lines(session, [HOUR]).lines, zone.decisions(session, [HOUR]))
     valid = [(row.visit_id, row.was_dead_lettered) for row in understood(parsed).collect()]
     assert sorted(valid) == [("mended", True), ("v", False)]
-    observed = tell_status(dead_letters(parsed), window="landing_hour", status="status")
+    observed = with_status_counts(dead_letters(parsed), window="landing_hour", status="status")
     observed.frame.write.format("delta").save(str(tmp_path / "letters"))
     rows = session.read.format("delta").load(str(tmp_path / "letters")).collect()
     found = {(row.letter_id, row.status, row.why) for row in rows}
@@ -54,4 +54,4 @@ def test_decisions_take_part_over_the_shared_engine(session: SparkSession, tmp_p
         (identify(HOUR, LINES[3]), "open", None),
     }
     numbers = {"dead_letters/open": 1, "dead_letters/replayed": 1, "dead_letters/discarded": 1}
-    assert observed.tell() == {HOUR: numbers}
+    assert observed.metadata() == {HOUR: numbers}

@@ -24,8 +24,8 @@ from de_resources.kafka.layout import (
     PartitionEnd,
     Record,
     SameTopic,
-    Side,
     TimestampsNotKept,
+    Topic,
     TopicMissing,
     TopicTooSmall,
 )
@@ -46,26 +46,26 @@ def broker(at_home: LocalServices) -> KafkaBroker:
 
 
 @pytest.fixture
-def pair(broker: KafkaBroker) -> tuple[Side, Side]:
+def pair(broker: KafkaBroker) -> tuple[Topic, Topic]:
     """A source and a replica of their own, empty."""
     return topic(broker), topic(broker)
 
 
-def topic(broker: KafkaBroker, partitions: int = PARTITIONS, **settings: str) -> Side:
+def topic(broker: KafkaBroker, partitions: int = PARTITIONS, **settings: str) -> Topic:
     name = f"replicated-{uuid4().hex[:8]}"
     config = {key.replace("_", "."): value for key, value in settings.items()}
     broker.ensure_topics([TopicSpec(name, partitions, {"retention.ms": "-1", **config})])
-    return Side(broker.client_config(), name)
+    return Topic(broker.client_config(), name)
 
 
-def fill(side: Side, records: int, start: int = 0, **more: Any) -> None:
+def fill(side: Topic, records: int, start: int = 0, **more: Any) -> None:
     producer = Producer({**side.config, "log_level": 0})
     for n in range(start, start + records):
         producer.produce(side.topic, f"v{n}", f"k{n}", partition=n % PARTITIONS, timestamp=MOMENT + n, **more)
     assert producer.flush(30) == 0
 
 
-def content(side: Side) -> dict[int, list[tuple[Any, ...]]]:
+def content(side: Topic) -> dict[int, list[tuple[Any, ...]]]:
     """What a reader of committed records sees, partition by partition in its order."""
     found: dict[int, list[tuple[Any, ...]]] = {p: [] for p in range(side.partitions())}
     for item in side.read(side.begins()):
@@ -74,14 +74,14 @@ def content(side: Side) -> dict[int, list[tuple[Any, ...]]]:
     return found
 
 
-def assert_equal(source: Side, target: Side, positions: dict[int, int]) -> None:
+def assert_equal(source: Topic, target: Topic, positions: dict[int, int]) -> None:
     assert content(target) == content(source)
     ours, theirs = topic_digests(source, target, positions)
     assert ours == theirs
 
 
 @pytest.mark.pattern("passthrough_replicator")
-def test_every_part_of_a_record_arrives_as_it_was(pair: tuple[Side, Side]) -> None:
+def test_every_part_of_a_record_arrives_as_it_was(pair: tuple[Topic, Topic]) -> None:
     source, target = pair
     producer = Producer({**source.config, "transactional.id": source.topic, "log_level": 0})
     producer.init_transactions(30)
@@ -119,7 +119,7 @@ def test_every_part_of_a_record_arrives_as_it_was(pair: tuple[Side, Side]) -> No
 
 
 @pytest.mark.pattern("passthrough_replicator")
-def test_a_run_goes_on_where_the_last_one_ended_and_a_rerun_copies_nothing(pair: tuple[Side, Side]) -> None:
+def test_a_run_goes_on_where_the_last_one_ended_and_a_rerun_copies_nothing(pair: tuple[Topic, Topic]) -> None:
     source, target = pair
     fill(source, 100)
     first, again = replicate_topic(source, target, batch=30), replicate_topic(source, target)
@@ -134,7 +134,7 @@ _KILLED = """
 import os, signal, sys
 from de_resources.kafka import KafkaBroker
 from de_resources.replication import topic
-from de_resources.kafka.layout import Side
+from de_resources.kafka.layout import Topic
 real, calls = topic._Link.commit, 0
 def commit(self, positions, **more):
     global calls
@@ -147,14 +147,14 @@ def commit(self, positions, **more):
         os.kill(os.getpid(), signal.SIGKILL)
 topic._Link.commit = commit
 config = KafkaBroker().client_config()
-topic.replicate_topic(Side(config, sys.argv[1]), Side(config, sys.argv[2]), batch=100)
+topic.replicate_topic(Topic(config, sys.argv[1]), Topic(config, sys.argv[2]), batch=100)
 """
 
 
 @pytest.mark.pattern("passthrough_replicator")
 @pytest.mark.faults
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_kill_9_around_a_commit_neither_loses_nor_doubles_a_record(pair: tuple[Side, Side], when: str) -> None:
+def test_kill_9_around_a_commit_neither_loses_nor_doubles_a_record(pair: tuple[Topic, Topic], when: str) -> None:
     source, target = pair
     fill(source, 1000)
     command = [sys.executable, "-c", _KILLED, source.topic, target.topic, when]
@@ -170,20 +170,20 @@ def test_kill_9_around_a_commit_neither_loses_nor_doubles_a_record(pair: tuple[S
 @pytest.mark.pattern("passthrough_replicator")
 @pytest.mark.faults
 def test_of_two_replicators_at_once_the_older_one_is_fenced(
-    pair: tuple[Side, Side], monkeypatch: pytest.MonkeyPatch
+    pair: tuple[Topic, Topic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = pair
     fill(source, 300)
-    real = Side.read
+    real = Topic.read
 
-    def read(side: Side, position: dict[int, int]) -> Iterator[Record | PartitionEnd]:
+    def read(side: Topic, position: dict[int, int]) -> Iterator[Record | PartitionEnd]:
         for n, item in enumerate(real(side, position)):
             if n == 150:
-                monkeypatch.setattr(Side, "read", real)
+                monkeypatch.setattr(Topic, "read", real)
                 replicate_topic(source, target)
             yield item
 
-    monkeypatch.setattr(Side, "read", read)
+    monkeypatch.setattr(Topic, "read", read)
     with pytest.raises(ReplicationInterrupted, match="second replicator"):
         replicate_topic(source, target, batch=100)
 
@@ -196,7 +196,7 @@ def test_of_two_replicators_at_once_the_older_one_is_fenced(
 def test_topics_that_cannot_be_kept_apart_or_together_are_refused(broker: KafkaBroker) -> None:
     source = topic(broker)
     fill(source, 3)
-    absent, small = Side(source.config, "absent"), topic(broker, partitions=2)
+    absent, small = Topic(source.config, "absent"), topic(broker, partitions=2)
     own_clock = topic(broker, message_timestamp_type="LogAppendTime")
 
     with pytest.raises(TopicMissing, match="`absent` does not exist"):
@@ -219,7 +219,9 @@ def test_topics_that_cannot_be_kept_apart_or_together_are_refused(broker: KafkaB
 
 @pytest.mark.pattern("passthrough_replicator")
 @pytest.mark.parametrize("partitions", [2, 3], ids=["fewer partitions than before", "fewer records than before"])
-def test_a_source_that_was_made_anew_is_refused(broker: KafkaBroker, pair: tuple[Side, Side], partitions: int) -> None:
+def test_a_source_that_was_made_anew_is_refused(
+    broker: KafkaBroker, pair: tuple[Topic, Topic], partitions: int
+) -> None:
     source, target = pair
     fill(source, 30)
     replicate_topic(source, target)
@@ -235,7 +237,7 @@ def test_a_source_that_was_made_anew_is_refused(broker: KafkaBroker, pair: tuple
 
 @pytest.mark.pattern("passthrough_replicator")
 def test_a_source_that_was_made_anew_is_refused_though_it_is_longer_than_before(
-    broker: KafkaBroker, pair: tuple[Side, Side]
+    broker: KafkaBroker, pair: tuple[Topic, Topic]
 ) -> None:
     source, target = pair
     fill(source, 30)
@@ -253,7 +255,7 @@ def test_a_source_that_was_made_anew_is_refused_though_it_is_longer_than_before(
 
 @pytest.mark.pattern("passthrough_replicator")
 def test_positions_that_do_not_say_whose_they_are_are_adopted_once(
-    broker: KafkaBroker, pair: tuple[Side, Side]
+    broker: KafkaBroker, pair: tuple[Topic, Topic]
 ) -> None:
     source, target = pair
     fill(source, 30)
@@ -274,7 +276,7 @@ def test_positions_that_do_not_say_whose_they_are_are_adopted_once(
         replicate_topic(source, target)
 
 
-def test_a_replica_without_positions_is_not_filled_twice(pair: tuple[Side, Side]) -> None:
+def test_a_replica_without_positions_is_not_filled_twice(pair: tuple[Topic, Topic]) -> None:
     source, target = pair
     fill(source, 30)
     replicate_topic(source, target)
@@ -290,7 +292,7 @@ def test_a_replica_without_positions_is_not_filled_twice(pair: tuple[Side, Side]
 
 
 def test_what_retention_takes_before_it_is_replicated_is_said_and_afterwards_is_no_difference(
-    pair: tuple[Side, Side],
+    pair: tuple[Topic, Topic],
 ) -> None:
     source, target = pair
     fill(source, 30)
@@ -307,7 +309,7 @@ def test_what_retention_takes_before_it_is_replicated_is_said_and_afterwards_is_
 
 
 @pytest.mark.pattern("passthrough_replicator")
-def test_a_doubled_record_two_in_the_other_order_and_missing_ones_are_red(pair: tuple[Side, Side]) -> None:
+def test_a_doubled_record_two_in_the_other_order_and_missing_ones_are_red(pair: tuple[Topic, Topic]) -> None:
     source, target = pair
     fill(source, 30)
     done = replicate_topic(source, target)
@@ -327,7 +329,7 @@ def test_a_doubled_record_two_in_the_other_order_and_missing_ones_are_red(pair: 
 @pytest.mark.pattern("passthrough_replicator")
 def test_the_graph_replicates_the_visits_and_its_check_judges_them(broker: KafkaBroker, at_home: LocalServices) -> None:
     broker.ensure_topics(TOPICS)
-    source, target = Side(broker.client_config(), VISITS), Side(broker.client_config(), STAGING_VISITS)
+    source, target = Topic(broker.client_config(), VISITS), Topic(broker.client_config(), STAGING_VISITS)
     fill(source, 20, headers=[("schema", b"1")])
 
     first = _materialise()
@@ -355,14 +357,14 @@ def _materialise() -> dg.ExecuteInProcessResult:
     )
 
 
-def _trim(side: Side, offset: int) -> None:
+def _trim(side: Topic, offset: int) -> None:
     places = [TopicPartition(side.topic, p, offset) for p in range(PARTITIONS)]
     admin = AdminClient({**side.config})
     for future in admin.delete_records(places).values():
         future.result(30)
 
 
-def _delete(side: Side) -> None:
+def _delete(side: Topic) -> None:
     admin = AdminClient({**side.config})
     admin.delete_topics([side.topic])[side.topic].result(30)
     deadline = time.monotonic() + 30

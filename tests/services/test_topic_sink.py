@@ -23,7 +23,7 @@ from de_assets.serving.visits_reduced import visits_reduced
 from de_assets.sources.topics import TOPICS, VISITS, VISITS_REDUCED
 from de_resources.kafka import KafkaBroker
 from de_resources.kafka.reader import read_topic
-from de_resources.kafka.sink import CheckpointLost, StreamStopped, drain_into_topic
+from de_resources.kafka.sink import CheckpointLost, StreamStopped, write_available_now
 from de_resources.kafka.stream import topic_stream
 from de_resources.kafka.writer import TopicOutput, TopicWriter, progress
 from de_resources.lake import Lake
@@ -119,10 +119,10 @@ def test_over_connect_the_servers_own_worker_writes_and_what_it_raises_is_said(
     publish(f"{output.topic}-source", ["a", "b", "c"])
     stream = topic_stream(session, broker, f"{output.topic}-source", at_most=2)
 
-    first = drain_into_topic(session, stream.records, output, checkpoint, stream.source)
+    first = write_available_now(session, stream.records, output, checkpoint, stream.source)
     publish(f"{output.topic}-source", ["d"])
-    second = drain_into_topic(session, stream.records, output, checkpoint, stream.source)
-    third = drain_into_topic(session, stream.records, output, checkpoint, stream.source)
+    second = write_available_now(session, stream.records, output, checkpoint, stream.source)
+    third = write_available_now(session, stream.records, output, checkpoint, stream.source)
     assert [(each.records, each.skipped) for each in (first, second, third)] == [(3, ()), (1, ()), (0, ())]
     assert (second.batches, third.batches) == (1, 0)
     assert committed(output.topic) == Counter("abcd")
@@ -133,10 +133,10 @@ def test_over_connect_the_servers_own_worker_writes_and_what_it_raises_is_said(
         other.write(batch + 1, [])
     publish(f"{output.topic}-source", ["e"])
     with pytest.raises(StreamStopped, match=rf"Batch {batch} .* expects batch {batch + 2}"):
-        drain_into_topic(session, stream.records, output, checkpoint, stream.source)
+        write_available_now(session, stream.records, output, checkpoint, stream.source)
 
     with pytest.raises(CheckpointLost, match="would double them"):
-        drain_into_topic(session, stream.records, output, str(tmp_path / "another"), stream.source)
+        write_available_now(session, stream.records, output, str(tmp_path / "another"), stream.source)
     assert committed(output.topic) == Counter("abcd")
 
 

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from de_resources.delta.table import Stamp, Table, Written
-from de_resources.delta.write.stream import CHECKPOINT, SourceLost, drain
+from de_resources.delta.table import CommitInfo, Table, Written
+from de_resources.delta.write.stream import CHECKPOINT, SourceLost, run_available_now
 from de_resources.kafka import KafkaBroker, TopicSpec
 from de_resources.kafka.stream import placed, topic_stream
 from de_resources.local import LocalServices
@@ -42,11 +42,11 @@ class Stream:
             producer.produce(self.topic, value.encode(), partition=partition)
         assert producer.flush(20) == 0
 
-    def drain(self) -> Written:
+    def run_available_now(self) -> Written:
         session, run = SparkEngine().spark_session, uuid4().hex
         followed = topic_stream(session, KafkaBroker(), self.topic)
-        stamp = Stamp(self.table.name, "append", "all", run, run, run)
-        return drain(session, self.table, placed(followed.records), stamp, followed.source)
+        stamp = CommitInfo(self.table.name, "append", "all", run, run, run)
+        return run_available_now(session, self.table, placed(followed.records), stamp, followed.source)
 
     def forget_source(self) -> None:
         """Leave a checkpoint as a version has that knew offsets only: what stops the stream then is what the engine sees."""

@@ -36,10 +36,10 @@ from de_resources.postgres import NoWriter, PostgresDatabase
 from de_resources.postgres.creation import lock
 from de_resources.postgres.transaction import LoadRefused
 from de_resources.postgres.versioned_view import ProxyView, VersionTaken, ViewInUse, ViewProxy
-from de_resources.postgres.view_swap import Patience, ViewBusy
+from de_resources.postgres.view_swap import LockWait, ViewBusy
 from de_resources.proxy.catalogue_view import CatalogueViewIOManager
 from de_resources.proxy.io_manager import ProxyDeltaIOManager
-from de_resources.proxy.retention import Promise
+from de_resources.proxy.retention import RetentionPolicy
 from de_resources.proxy.store import NoSuchManifest, VersionMissing
 from de_resources.proxy.switching import NothingPublished
 from de_resources.spark import SparkEngine
@@ -47,7 +47,7 @@ from de_resources.spark import SparkEngine
 pytestmark = [pytest.mark.services, pytest.mark.pattern("proxy")]
 
 NOON = datetime(2026, 1, 10, 12, tzinfo=UTC)
-NOW_ONLY = Promise(keep=1, age=timedelta())
+NOW_ONLY = RetentionPolicy(keep=1, age=timedelta())
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def test_a_reader_that_stays_holds_up_the_switch_and_neither_the_other_readers_n
 ) -> None:
     shelf.show("v1", 1)
     shelf.write("v2", 2)
-    brief = Patience(wait_seconds=0.05, pause_seconds=0.05, total_seconds=0.3)
+    brief = LockWait(wait_seconds=0.05, pause_seconds=0.05, total_seconds=0.3)
     with closing(shelf.proxy.database.open()) as session, session.cursor() as idle:
         idle.execute(SQL("SELECT count(*) FROM {}").format(shelf.view.identifier))
         with pytest.raises(ViewBusy, match=f"process {session.info.backend_pid} of the server"):

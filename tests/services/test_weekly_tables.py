@@ -29,7 +29,7 @@ from de_resources.postgres.weekly import (
     ColumnsNotAdded,
     ColumnsNotOptional,
     ColumnTypeDiffers,
-    Patience,
+    LockWait,
     RowsOutsideWeek,
     ViewBusy,
     WeekFrozen,
@@ -424,4 +424,4 @@ def test_a_view_of_somebody_else_on_the_table_itself_is_said_and_not_dropped(wor
 
 
 def test_patience_ends_before_the_server_looks_for_deadlocks() -> None:
-    assert Patience().wait_seconds < 1
+    assert LockWait().wait_seconds < 1

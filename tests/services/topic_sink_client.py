@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict
 
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.sink import drain_into_topic
+from de_resources.kafka.sink import write_available_now
 from de_resources.kafka.stream import topic_stream
 from de_resources.kafka.writer import TopicOutput
 from de_resources.spark import SparkEngine
@@ -21,7 +21,7 @@ def main(source: str, topic: str, checkpoint: str, at_most: str) -> None:
     session, broker = SparkEngine(url="local[1]").spark_session, KafkaBroker()
     stream = topic_stream(session, broker, source, at_most=int(at_most))
     output = TopicOutput(broker.client_config(), topic, f"test-{topic}")
-    print(json.dumps(asdict(drain_into_topic(session, stream.records, output, checkpoint, stream.source))))
+    print(json.dumps(asdict(write_available_now(session, stream.records, output, checkpoint, stream.source))))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from typing import Any
 from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.transaction import Relation
-from de_resources.postgres.weekly import Patience, Replaced, WeeklyView, write_week
+from de_resources.postgres.weekly import LockWait, Replaced, WeeklyView, write_week
 
 COLUMNS = (("day", "date NOT NULL"), ("id", "bigint NOT NULL"), ("version", "int NOT NULL"))
 FIRST, SECOND, THIRD = (Week(date(2024, 10, day)) for day in (7, 14, 21))
-BRIEF = Patience(wait_seconds=0.05, pause_seconds=0.05, total_seconds=0.3)
+BRIEF = LockWait(wait_seconds=0.05, pause_seconds=0.05, total_seconds=0.3)
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class World:
         return WeeklyView(Relation(f"{self.schema}.clicks", self.columns, ("id",), "day"))
 
     def write(
-        self, week: Week, version: int, count: int = 14, *, run: str = "run", patience: Patience | None = None
+        self, week: Week, version: int, count: int = 14, *, run: str = "run", patience: LockWait | None = None
     ) -> Replaced:
         return self.write_rows(week, rows_of(week, version, count), run=run, patience=patience)
 
     def write_rows(
-        self, week: Week, rows: Iterable[tuple[Any, ...]], *, run: str = "run", patience: Patience | None = None
+        self, week: Week, rows: Iterable[tuple[Any, ...]], *, run: str = "run", patience: LockWait | None = None
     ) -> Replaced:
-        return write_week(PostgresDatabase(), self.view, week, rows, run_id=run, patience=patience or Patience())
+        return write_week(PostgresDatabase(), self.view, week, rows, run_id=run, patience=patience or LockWait())
 
     def seen(self) -> list[tuple[Any, ...]]:
         """By week: its Monday, its rows, and the least and the greatest version."""

@@ -13,7 +13,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from de_resources.delta.table import Stamp, Table
+from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.merge import merge
 from de_resources.delta.write.merge_rule import MergeRule
 
@@ -35,7 +35,7 @@ def main(url: str, folder: str, width: int) -> None:
     rule = MergeRule(key=tuple(f"key_{n}" for n in range(KEYS)))
     done = []
     for changed in (0, 3, 3):
-        stamp = Stamp("silver.wide", "wide", "all", "run", "run", uuid4().hex)
+        stamp = CommitInfo("silver.wide", "wide", "all", "run", "run", uuid4().hex)
         done.append(merge(session, table, frame(session, width, changed), stamp, rule=rule, slice_=None).changes)
     print(json.dumps(done))
 

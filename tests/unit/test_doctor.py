@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from de_assets.catalogue import PACKAGES, PROJECT
 from de_assets.cli.application import application
 from de_assets.cli.doctor import diagnosis, machine, packages, services, variables
-from de_assets.cli.doctor.finding import Finding, Verdict
+from de_assets.cli.doctor.finding import Finding, FindingVerdict
 from de_resources.capture import CaptureSource, CaptureStatus
 from de_resources.local.endpoints import ServiceState, ServiceStatus
 from de_resources.local.jars import engine_jars
@@ -36,7 +36,7 @@ def _program(folder: Path, name: str, script: str) -> Path:
 def test_java_on_the_path_is_well() -> None:
     finding = machine.check_java()
 
-    assert finding.verdict is Verdict.OK
+    assert finding.verdict is FindingVerdict.OK
     assert re.search(r"Java (1[7-9]|[2-9]\d) at /", finding.detail)
 
 
@@ -48,7 +48,7 @@ def test_no_java_on_the_path_fails_with_the_command_to_install_one(
 
     finding = machine.check_java()
 
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is FindingVerdict.FAIL
     assert finding.detail.startswith("none on the PATH")
     assert finding.remedy is not None
     assert finding.remedy.startswith("Run `apt-get install -y openjdk-")
@@ -61,7 +61,7 @@ def test_a_java_home_without_java_is_named_even_if_the_path_has_one(
 
     finding = machine.check_java()
 
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is FindingVerdict.FAIL
     assert f"none in JAVA_HOME ({tmp_path})" in finding.detail
     assert finding.remedy is not None
     assert "unset" in finding.remedy
@@ -75,7 +75,7 @@ def test_an_old_java_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bann
 
     finding = machine.check_java()
 
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is FindingVerdict.FAIL
     assert finding.detail.startswith(f"{found} on the PATH; Java 17 or newer")
 
 
@@ -83,14 +83,17 @@ def test_an_old_java_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bann
 
 
 @pytest.mark.parametrize(
-    ("version", "verdict"), [("3.11.7", Verdict.OK), ("3.12.0rc1", Verdict.OK), ("3.10.14", Verdict.FAIL)]
+    ("version", "verdict"),
+    [("3.11.7", FindingVerdict.OK), ("3.12.0rc1", FindingVerdict.OK), ("3.10.14", FindingVerdict.FAIL)],
 )
-def test_python_has_to_fit(version: str, verdict: Verdict) -> None:
+def test_python_has_to_fit(version: str, verdict: FindingVerdict) -> None:
     assert machine.check_python(">=3.11,<3.13", version).verdict is verdict
 
 
 def test_this_python_fits_the_project() -> None:
-    assert machine.check_python(packages.Pins.of_project(PROJECT / "pyproject.toml").python).verdict is Verdict.OK
+    assert (
+        machine.check_python(packages.Pins.of_project(PROJECT / "pyproject.toml").python).verdict is FindingVerdict.OK
+    )
 
 
 def test_postgresql_is_optional(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -98,7 +101,7 @@ def test_postgresql_is_optional(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
     finding = machine.check_postgres(Settings.from_environment({"DE_HOME": str(tmp_path / "home")}))
 
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is FindingVerdict.WARN
     assert finding.remedy == "Run `apt-get install -y postgresql`, then `de up postgres`."
 
 
@@ -107,13 +110,14 @@ def test_postgresql_of_another_version_than_the_data_does_not_serve(tmp_path: Pa
     (tmp_path / "postgres" / "data").mkdir(parents=True)
     (tmp_path / "postgres" / "data" / "PG_VERSION").write_text("9\n")
 
-    assert machine.check_postgres(settings).verdict is Verdict.WARN
+    assert machine.check_postgres(settings).verdict is FindingVerdict.WARN
 
 
 @pytest.mark.parametrize(
-    ("free", "verdict"), [(2**30, Verdict.FAIL), (5 * 2**30, Verdict.WARN), (50 * 2**30, Verdict.OK)]
+    ("free", "verdict"),
+    [(2**30, FindingVerdict.FAIL), (5 * 2**30, FindingVerdict.WARN), (50 * 2**30, FindingVerdict.OK)],
 )
-def test_disk_space_of_a_home_that_does_not_exist_yet(tmp_path: Path, free: int, verdict: Verdict) -> None:
+def test_disk_space_of_a_home_that_does_not_exist_yet(tmp_path: Path, free: int, verdict: FindingVerdict) -> None:
     finding = machine.check_disk(tmp_path / "not" / "yet", free)
 
     assert finding.verdict is verdict
@@ -131,9 +135,9 @@ def test_a_browser_is_optional(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     missing = machine.check_browser()
     program = _program(tmp_path, "google-chrome", "")
 
-    assert missing.verdict is Verdict.WARN
+    assert missing.verdict is FindingVerdict.WARN
     assert "apt-get install -y chromium" in (missing.remedy or "")
-    assert machine.check_browser() == Finding("chromium", Verdict.OK, str(program))
+    assert machine.check_browser() == Finding("chromium", FindingVerdict.OK, str(program))
 
 
 # Packages and jars
@@ -143,7 +147,7 @@ def test_pinned_packages_are_installed() -> None:
     pins = packages.Pins.of_project(PROJECT / "pyproject.toml")
 
     assert len(pins.packages) > 10
-    assert packages.check_packages(pins.packages).verdict is Verdict.OK
+    assert packages.check_packages(pins.packages).verdict is FindingVerdict.OK
 
 
 def test_without_a_project_file_the_pins_are_those_of_the_installation(tmp_path: Path) -> None:
@@ -156,13 +160,13 @@ def test_without_a_project_file_the_pins_are_those_of_the_installation(tmp_path:
 def test_wrong_and_missing_packages_are_all_named() -> None:
     finding = packages.check_packages(["pyspark==1.0", "de-no-such-package>=2", "typer>=0.1", 'x; python_version<"3"'])
 
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is FindingVerdict.FAIL
     assert re.fullmatch(r"pyspark is [\d.]+ instead of ==1\.0; de-no-such-package is not installed", finding.detail)
     assert "pip install" in (finding.remedy or "")
 
 
-@pytest.mark.parametrize(("jar_set", "verdict"), [("engine", Verdict.FAIL), ("broker", Verdict.WARN)])
-def test_jars_that_were_not_fetched(tmp_path: Path, jar_set: str, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("jar_set", "verdict"), [("engine", FindingVerdict.FAIL), ("broker", FindingVerdict.WARN)])
+def test_jars_that_were_not_fetched(tmp_path: Path, jar_set: str, verdict: FindingVerdict) -> None:
     finding = packages.check_jars(Settings.from_environment({"DE_HOME": str(tmp_path)}), jar_set)
 
     assert finding.verdict is verdict
@@ -180,8 +184,8 @@ def test_an_altered_jar_is_named(tmp_path: Path) -> None:
 
     altered = packages.check_jars(copy, "engine")
 
-    assert intact.verdict is Verdict.OK
-    assert altered.verdict is Verdict.FAIL
+    assert intact.verdict is FindingVerdict.OK
+    assert altered.verdict is FindingVerdict.FAIL
     assert altered.detail == f"not as locked: {jar.name}"
     assert f"rm -r '{copy.jars / 'engine'}'" in (altered.remedy or "")
 
@@ -192,42 +196,54 @@ def test_an_altered_jar_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "verdict"),
     [
-        (ServiceState.RUNNING, Verdict.OK),
-        (ServiceState.STOPPED, Verdict.OK),
-        (ServiceState.STARTING, Verdict.WARN),
-        (ServiceState.LEFT_OUT, Verdict.WARN),
-        (ServiceState.FAILED, Verdict.FAIL),
+        (ServiceState.RUNNING, FindingVerdict.OK),
+        (ServiceState.STOPPED, FindingVerdict.OK),
+        (ServiceState.STARTING, FindingVerdict.WARN),
+        (ServiceState.LEFT_OUT, FindingVerdict.WARN),
+        (ServiceState.FAILED, FindingVerdict.FAIL),
     ],
 )
-def test_a_service_in_each_state(state: ServiceState, verdict: Verdict) -> None:
+def test_a_service_in_each_state(state: ServiceState, verdict: FindingVerdict) -> None:
     finding = services.check_service(ServiceStatus("kafka", state, 9092, why="because."))
 
     assert finding.verdict is verdict
-    assert (finding.remedy is None) == (verdict is Verdict.OK)
-    assert ("because." in finding.detail) == (verdict is not Verdict.OK)
+    assert (finding.remedy is None) == (verdict is FindingVerdict.OK)
+    assert ("because." in finding.detail) == (verdict is not FindingVerdict.OK)
 
 
 @pytest.mark.pattern("change_data_capture")
 @pytest.mark.parametrize(
     ("slot", "verdict", "says"),
     [
-        (None, Verdict.OK, "keeps nothing"),
-        (CaptureStatus(active=True, confirmed_lsn=1, retained_bytes=2**20, is_lost=False), Verdict.OK, "1.0 MiB"),
-        (CaptureStatus(active=False, confirmed_lsn=1, retained_bytes=2**21, is_lost=False), Verdict.WARN, "2.0 MiB"),
-        (CaptureStatus(active=True, confirmed_lsn=1, retained_bytes=2**31, is_lost=False), Verdict.WARN, "2,048.0 MiB"),
+        (None, FindingVerdict.OK, "keeps nothing"),
+        (
+            CaptureStatus(active=True, confirmed_lsn=1, retained_bytes=2**20, is_lost=False),
+            FindingVerdict.OK,
+            "1.0 MiB",
+        ),
+        (
+            CaptureStatus(active=False, confirmed_lsn=1, retained_bytes=2**21, is_lost=False),
+            FindingVerdict.WARN,
+            "2.0 MiB",
+        ),
+        (
+            CaptureStatus(active=True, confirmed_lsn=1, retained_bytes=2**31, is_lost=False),
+            FindingVerdict.WARN,
+            "2,048.0 MiB",
+        ),
         (
             CaptureStatus(active=False, confirmed_lsn=1, retained_bytes=0, is_lost=True),
-            Verdict.FAIL,
+            FindingVerdict.FAIL,
             "changes are missing",
         ),
     ],
 )
-def test_a_slot_in_each_state(slot: CaptureStatus | None, verdict: Verdict, says: str) -> None:
+def test_a_slot_in_each_state(slot: CaptureStatus | None, verdict: FindingVerdict, says: str) -> None:
     finding = services.check_slot(CaptureSource("users", ("public.users",), "users"), slot)
 
     assert finding.verdict is verdict
     assert says in finding.detail
-    assert (finding.remedy is None) == (verdict is Verdict.OK)
+    assert (finding.remedy is None) == (verdict is FindingVerdict.OK)
 
 
 @pytest.fixture
@@ -245,7 +261,7 @@ def _port_finding(value: str, statuses: list[ServiceStatus] | None = None) -> Fi
 def test_a_port_of_another_process_fails(taken: int) -> None:
     finding = _port_finding(str(taken))
 
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is FindingVerdict.FAIL
     assert "`unset DE_KAFKA_PORT`" in (finding.remedy or "")
 
 
@@ -253,8 +269,8 @@ def test_a_port_that_our_service_uses_is_well(taken: int) -> None:
     running = ServiceStatus("kafka", ServiceState.RUNNING, taken)
     elsewhere = ServiceStatus("postgres", ServiceState.RUNNING, taken)
 
-    assert _port_finding(str(taken), [running]).verdict is Verdict.OK
-    assert _port_finding(str(taken), [elsewhere]).verdict is Verdict.FAIL
+    assert _port_finding(str(taken), [running]).verdict is FindingVerdict.OK
+    assert _port_finding(str(taken), [elsewhere]).verdict is FindingVerdict.FAIL
 
 
 @pytest.mark.parametrize("value", ["0", "65536", "-1", "kafka", "9092x"])
@@ -286,22 +302,22 @@ def test_values_are_judged(name: str, good: str, bad: str) -> None:
     (well,) = variables.check_variables({name: good, "HOME": "/root"})
     (ill,) = variables.check_variables({name: bad})
 
-    assert well == Finding("variables", Verdict.OK, name)
-    assert (ill.name, ill.verdict) == (name, Verdict.FAIL)
+    assert well == Finding("variables", FindingVerdict.OK, name)
+    assert (ill.name, ill.verdict) == (name, FindingVerdict.FAIL)
     assert f"`unset {name}`" in (ill.remedy or "")
 
 
 def test_a_misspelt_variable_is_noticed() -> None:
     (finding,) = variables.check_variables({"DE_HOEM": "/x"})
 
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is FindingVerdict.WARN
     assert "DE_HOME" in (finding.remedy or "")
 
 
 def test_an_armed_crash_point_is_noticed() -> None:
     (finding,) = variables.check_variables({"DE_KILL_AT": "after_commit"})
 
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is FindingVerdict.WARN
 
 
 def test_no_value_of_a_secret_or_of_an_address_is_shown() -> None:

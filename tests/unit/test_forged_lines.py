@@ -11,9 +11,9 @@ import pytest
 from de_assets.automation.alerting.alert import Alert, printable, redacted
 from de_assets.automation.late_data.report import as_table
 from de_resources.contract import Contract
-from de_resources.delta.log.changed_partitions import Change
+from de_resources.delta.log.changed_partitions import PartitionChange
 from de_resources.delta.metadata import markdown_table
-from de_resources.late_data.plan import Judged, Partition, Verdict
+from de_resources.late_data.plan import JudgedPartition, LateVerdict, Partition
 
 pytestmark = pytest.mark.faults
 
@@ -45,8 +45,8 @@ def test_a_value_ends_neither_a_line_nor_a_cell_of_a_table(end: str, contract: C
 
 @ENDINGS
 def test_somebody_elses_commit_forges_no_row_of_the_report_on_late_data(end: str) -> None:
-    change = Change(7, NOW, f"MERGE{end}{FORGED}", run="")
-    late = Judged(Partition("2026-01-01", NOW, change, processed_by=1), Verdict.REQUESTED, "version 7")
+    change = PartitionChange(7, NOW, f"MERGE{end}{FORGED}", run="")
+    late = JudgedPartition(Partition("2026-01-01", NOW, change, processed_by=1), LateVerdict.REQUESTED, "version 7")
     lines = as_table([late]).splitlines()
     assert len(lines) == 3
     assert lines[2].count("|") == lines[0].count("|")

@@ -26,7 +26,7 @@ from de_assets.ranges import range_tags
 from de_resources.delta.log.changed_partitions import changed_partitions
 from de_resources.errors import PlatformError, TransientError
 from de_resources.lake import Lake
-from de_resources.late_data.plan import Judged, Policy, Request, Situation, Verdict, judge
+from de_resources.late_data.plan import JudgedPartition, LateVerdict, Policy, Request, Situation, judge
 from de_resources.late_data.state import Decision, Known, LateState
 from de_resources.postgres import PostgresDatabase
 
@@ -126,31 +126,31 @@ class Integrator:
     def _decide(self, moment: Moment, busy: Collection[str]) -> Decision:
         stateful, seen = self.consumer.is_stateful, [k.partition for k in self.state.partitions()]
         wanted = judge(seen, Situation(moment.present, moment.now, busy), self.policy, stateful=stateful)
-        held = self.runs.held(j.partition.key for j in wanted if j.verdict == Verdict.REQUESTED)
+        held = self.runs.held(j.partition.key for j in wanted if j.verdict == LateVerdict.REQUESTED)
         situation = Situation(moment.present, moment.now, busy, held)
 
         def decision(known: Sequence[Known]) -> Decision:
             judged = judge([k.partition for k in known], situation, self.policy, stateful=stateful)
             requests, claimed = self._grouped(
-                judged, {j.partition.key for j in wanted if j.verdict == Verdict.REQUESTED}
+                judged, {j.partition.key for j in wanted if j.verdict == LateVerdict.REQUESTED}
             )
             # What was not asked about its gates, or is beyond what one evaluation requests, is left to the next one.
             told = {
                 j.partition.key: told_of(j)
                 for j in judged
-                if j.verdict != Verdict.REQUESTED or j.partition.key in claimed
+                if j.verdict != LateVerdict.REQUESTED or j.partition.key in claimed
             }
             before = {k.partition.key: k.told for k in known}
             return Decision(requests, {key: text for key, text in told.items() if text != before[key]}, judged)
 
         return self.state.decide(decision, by=self.by, now=moment.now, wait=stateful)
 
-    def _grouped(self, judged: Sequence[Judged], asked: Collection[str]) -> tuple[list[Request], set[str]]:
+    def _grouped(self, judged: Sequence[JudgedPartition], asked: Collection[str]) -> tuple[list[Request], set[str]]:
         """Partitions to request, those that follow each other in one run where the consumer takes ranges."""
         at_most = PARTITIONS_PER_RUN if self.consumer.takes_ranges else 1
-        groups: list[list[Judged]] = []
+        groups: list[list[JudgedPartition]] = []
         for found in judged:
-            if found.verdict != Verdict.REQUESTED or found.partition.key not in asked:
+            if found.verdict != LateVerdict.REQUESTED or found.partition.key not in asked:
                 continue
             start = self.consumer.partitions.time_window_for_partition_key(found.partition.key).start
             if groups and groups[-1][-1].partition.end == start and len(groups[-1]) < at_most:
@@ -160,7 +160,7 @@ class Integrator:
         requests = [Request(self._claim(group), tuple(group)) for group in groups[:RUNS_PER_TICK]]
         return requests, {found.partition.key for request in requests for found in request.partitions}
 
-    def _claim(self, group: Sequence[Judged]) -> str:
+    def _claim(self, group: Sequence[JudgedPartition]) -> str:
         facts = [(found.partition.key, found.need, found.attempt) for found in group]
         identity = hashlib.blake2b(repr(facts).encode(), digest_size=6).hexdigest()
         return f"{self.consumer.name}:{group[0].partition.key}..{group[-1].partition.key}@{identity}"

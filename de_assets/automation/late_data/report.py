@@ -13,12 +13,12 @@ from collections.abc import Collection, Sequence
 import dagster as dg
 
 from de_assets.dataset import pattern_tags
-from de_resources.late_data.plan import NEWS, REFUSED, Judged, Verdict
+from de_resources.late_data.plan import NEWS, REFUSED, JudgedPartition, LateVerdict
 
 LATE_PARTITIONS = dg.AssetKey(["observability", "late_partitions"])
 ROWS_SHOWN = 50
 
-_QUIET = frozenset({Verdict.UP_TO_DATE, Verdict.UNPROCESSED, Verdict.CURRENT})
+_QUIET = frozenset({LateVerdict.UP_TO_DATE, LateVerdict.UNPROCESSED, LateVerdict.CURRENT})
 
 late_partitions = dg.AssetSpec(
     LATE_PARTITIONS,
@@ -31,7 +31,9 @@ late_partitions = dg.AssetSpec(
 )
 
 
-def observation(consumer: str, source: str, judged: Sequence[Judged], news: Collection[Judged]) -> dg.AssetObservation:
+def observation(
+    consumer: str, source: str, judged: Sequence[JudgedPartition], news: Collection[JudgedPartition]
+) -> dg.AssetObservation:
     """One event: what is new about a consumer, and all that is not up to date."""
     counts = Counter(found.verdict for found in judged)
     open_ = [found for found in judged if found.verdict not in _QUIET]
@@ -44,14 +46,14 @@ def observation(consumer: str, source: str, judged: Sequence[Judged], news: Coll
             "late/source": source,
             "late/news": dg.MetadataValue.md(as_table(list(news))),
             "late/open": dg.MetadataValue.md(as_table(open_)),
-            "late/requested": counts[Verdict.REQUESTED],
+            "late/requested": counts[LateVerdict.REQUESTED],
             "late/refused": sum(counts[verdict] for verdict in REFUSED),
-            "late/waiting": len(open_) - counts[Verdict.REQUESTED] - sum(counts[verdict] for verdict in REFUSED),
+            "late/waiting": len(open_) - counts[LateVerdict.REQUESTED] - sum(counts[verdict] for verdict in REFUSED),
         },
     )
 
 
-def as_table(judged: Sequence[Judged]) -> str:
+def as_table(judged: Sequence[JudgedPartition]) -> str:
     """Partitions, why they are late, and what becomes of them; the newest first."""
     head = [
         "| partition | what becomes of it | changed in version | by | run | read so far | attempt |",
@@ -62,19 +64,19 @@ def as_table(judged: Sequence[Judged]) -> str:
     return "\n".join([*head, *rows, *([f"and {len(shown) - ROWS_SHOWN} more"] if len(shown) > ROWS_SHOWN else [])])
 
 
-def told_of(judged: Judged) -> str:
+def told_of(judged: JudgedPartition) -> str:
     """What people are told of a partition, in a form in which the same news are the same text; empty: nothing."""
     return f"{judged.verdict}: {judged.need}, attempt {judged.attempt}" if judged.verdict in NEWS else ""
 
 
-def summary(consumer: str, judged: Sequence[Judged], through: int) -> str:
+def summary(consumer: str, judged: Sequence[JudgedPartition], through: int) -> str:
     """One line on what an evaluation saw."""
     counts = Counter(found.verdict for found in judged)
     told = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items())) or "nothing changed yet"
     return f"{consumer} (source at version {through}): {told}"
 
 
-def _row(judged: Judged) -> str:
+def _row(judged: JudgedPartition) -> str:
     partition, change = judged.partition, judged.partition.change
     read = "unknown" if partition.processed_version is None else str(partition.processed_version)
     by = (str(change.version), change.operation, change.run[:8] or "somebody else") if change else ("", "", "")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from de_resources.compat.checks import AssetCheckExecutionRecordStatus, AssetCheckPartitionInfo
-from de_resources.delta.log.changed_partitions import Change, ChangedPartitions
+from de_resources.delta.log.changed_partitions import ChangedPartitions, PartitionChange
 from de_resources.delta.read_versions import version_read
 from de_resources.errors import PermanentError
 from de_resources.late_data.state import Processed
@@ -87,13 +87,15 @@ class Consumer:
         """The end of a partition's time."""
         return self.partitions.time_window_for_partition_key(key).end
 
-    def by_partition(self, found: ChangedPartitions, columns: Sequence[str]) -> dict[str, tuple[datetime, Change]]:
+    def by_partition(
+        self, found: ChangedPartitions, columns: Sequence[str]
+    ) -> dict[str, tuple[datetime, PartitionChange]]:
         """Changes of the source as partitions of the consumer: the last one of each. Others' times are left out.
 
         `columns` are those by which the source is stored; the one that carries its Dagster partition tells the time.
         """
         place = columns.index(self.graph.get(self.source).metadata["partition_expr"])
-        latest: dict[str, tuple[datetime, Change]] = {}
+        latest: dict[str, tuple[datetime, PartitionChange]] = {}
         for values, change in found.changed.items():
             key = self._key_at(values[place])
             if key is not None and (key not in latest or latest[key][1].version < change.version):

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import dagster as dg
 
-from de_resources.delta.table import Stamp
+from de_resources.delta.table import CommitInfo
 from de_resources.errors import PermanentError
 
 LAKE = "io_manager"
@@ -91,7 +91,7 @@ class LakeTables:
         return self.versioned[name]
 
 
-def stamp_for(run: dg.DagsterRun, table: str, writer: str) -> Stamp:
+def stamp_for(run: dg.DagsterRun, table: str, writer: str) -> CommitInfo:
     """The stamp of a job's work on a whole table."""
     attempt = f"{run.run_id}/{writer}/{uuid4().hex}"
-    return Stamp(table=table, writer=writer, slice="all", run=run.run_id, origin=run.run_id, attempt=attempt)
+    return CommitInfo(table=table, writer=writer, slice="all", run=run.run_id, origin=run.run_id, attempt=attempt)

@@ -17,7 +17,7 @@ from de_resources.delta.metadata import VERSION, markdown_table
 from de_resources.delta.write.lock import TableBusy, commit_lock
 from de_resources.lake import Lake
 from de_resources.proxy.manifest import WHOLE, Manifest
-from de_resources.proxy.retention import Promise, retain
+from de_resources.proxy.retention import RetentionPolicy, retain
 from de_resources.proxy.store import VersionStore
 from de_resources.proxy.switching import publish, roll_back
 from de_resources.proxy.table import NoImmutableStore, NotVersioned, ProxiedTable
@@ -53,9 +53,9 @@ class RetentionConfig(dg.Config):
     lock_seconds: float = Field(default=60, ge=0, description="How long to wait for writers of a dataset.")
 
     @property
-    def promise(self) -> Promise:
+    def promise(self) -> RetentionPolicy:
         """The same, for the store. Raises `PermanentError` for what would remove the live state."""
-        return Promise(self.keep, timedelta(days=self.days), timedelta(hours=self.unfinished_hours))
+        return RetentionPolicy(self.keep, timedelta(days=self.days), timedelta(hours=self.unfinished_hours))
 
 
 def version_jobs(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg.JobDefinition]:

@@ -56,7 +56,7 @@ class Taken(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class LandingPlan:
     """What one tick does: ranges to request, closed hours to report, and the looks to remember for the next tick."""
 
     ranges: list[list[datetime]]
@@ -131,7 +131,7 @@ def make_plan(
     running: Collection[datetime],
     failed: Collection[datetime],
     has_grown: Callable[[datetime], bool] = lambda _hour: False,
-) -> Plan:
+) -> LandingPlan:
     """Decide about complete hours.
 
     `looks` are today's fingerprints and `seen` those that were requested or reported, `read` the hours that a run has
@@ -153,7 +153,7 @@ def make_plan(
         **{hour: looks[hour] for hour in (*(set(read) - grown), *tried, *requested)},
     }
     changed = sorted((different - grown) | again)
-    return Plan(ranges, changed, sorted(again), dict(sorted(known.items())[-WATCHED_HOURS:]))
+    return LandingPlan(ranges, changed, sorted(again), dict(sorted(known.items())[-WATCHED_HOURS:]))
 
 
 def _was_not_all_read(instance: dg.DagsterInstance, hour: datetime) -> bool:

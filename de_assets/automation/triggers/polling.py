@@ -21,7 +21,7 @@ import dagster as dg
 from de_assets.sources.landing import folder_look
 from de_resources.delta.write.stream import CHECKPOINT
 from de_resources.errors import TransientError
-from de_resources.kafka.layout import Side
+from de_resources.kafka.layout import Topic
 from de_resources.stream_position import offsets_ahead, stream_position
 
 News = Callable[[dg.ScheduleEvaluationContext], str | None]
@@ -87,12 +87,12 @@ def unread_by_stream(asset: dg.AssetsDefinition, topic: str) -> News:
         resources: Any = context.resources
         table = resources.lake.table(asset.key, asset.specs_by_key[asset.key].metadata)
         position = stream_position(Path(table.uri) / CHECKPOINT, topic)
-        return behind(Side(resources.broker.client_config(), topic), position)
+        return behind(Topic(resources.broker.client_config(), topic), position)
 
     return news
 
 
-def behind(topic: Side, position: Mapping[int, int] | None) -> str | None:
+def behind(topic: Topic, position: Mapping[int, int] | None) -> str | None:
     """What is said where the topic is not at this position."""
     ahead = offsets_ahead(topic, position)
     return f"`{topic.topic}` is {ahead} offsets from where it was left" if ahead else None

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from de_assets.cli.doctor.finding import Finding, Verdict
+from de_assets.cli.doctor.finding import Finding, FindingVerdict
 from de_assets.cli.terminal import console
 from de_resources.settings import ROOTS, Settings, is_folder
 
-_COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
+_COLOURS = {FindingVerdict.OK: "green", FindingVerdict.WARN: "yellow", FindingVerdict.FAIL: "red"}
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
@@ -25,7 +25,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and 
         typer.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
     else:
         _show(findings)
-    if any(finding.verdict is Verdict.FAIL for finding in findings):
+    if any(finding.verdict is FindingVerdict.FAIL for finding in findings):
         raise typer.Exit(1)
 
 

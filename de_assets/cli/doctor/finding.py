@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class FindingVerdict(StrEnum):
     """OK: nothing to do. WARN: something optional is missing, the rest works. FAIL: commands will not work."""
 
     OK = "ok"
@@ -19,7 +19,7 @@ class Finding:
     """One line of the report. `remedy` is there for every verdict but OK, with the exact command where one helps."""
 
     name: str
-    verdict: Verdict
+    verdict: FindingVerdict
     detail: str
     remedy: str | None = None
 
@@ -30,14 +30,14 @@ class Finding:
 
 def ok(name: str, detail: str) -> Finding:
     """All is well."""
-    return Finding(name, Verdict.OK, detail)
+    return Finding(name, FindingVerdict.OK, detail)
 
 
 def warn(name: str, detail: str, remedy: str) -> Finding:
     """Something optional is missing."""
-    return Finding(name, Verdict.WARN, detail, remedy)
+    return Finding(name, FindingVerdict.WARN, detail, remedy)
 
 
 def fail(name: str, detail: str, remedy: str) -> Finding:
     """Commands will fail because of this."""
-    return Finding(name, Verdict.FAIL, detail, remedy)
+    return Finding(name, FindingVerdict.FAIL, detail, remedy)

@@ -22,27 +22,29 @@ _KILL = "DE_KILL_AT"
 
 
 @dataclass(frozen=True)
-class Rule:
+class VariableRule:
     """When a value is usable, and how to say what it has to be."""
 
     accepts: Callable[[str], object]
     must_be: str
 
 
-_ANYTHING = Rule(lambda _: True, "anything")
-_ROOT = Rule(is_folder, "a folder")
+_ANYTHING = VariableRule(lambda _: True, "anything")
+_ROOT = VariableRule(is_folder, "a folder")
 
-KNOWN: Mapping[str, Rule] = {
+KNOWN: Mapping[str, VariableRule] = {
     **dict.fromkeys(ROOTS, _ROOT),
-    "DE_HOME": Rule(lambda v: not Path(v).expanduser().is_file(), "a folder"),
-    "DE_JARS": Rule(lambda v: not Path(v).expanduser().is_file(), "a folder"),
-    "DE_SPARK": Rule(re.compile(r"(sc|spark)://\S+|local(\[(\d+|\*)\])?").fullmatch, "sc://…, spark://… or local[n]"),
-    "DE_SPARK_DRIVER_MEMORY": Rule(re.compile(r"\d+[kmgt]", re.IGNORECASE).fullmatch, "a size such as 3g"),
-    "DE_POSTGRES_BIN": Rule(lambda v: (Path(v) / "postgres").exists(), "a folder that holds `postgres`"),
-    "DE_POSTGRES_DATABASE": Rule(re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}").fullmatch, "a database's name"),
-    "DE_IVY_SETTINGS": Rule(lambda v: Path(v).is_file(), "an existing file"),
-    "DE_SENSOR_SECONDS": Rule(is_tempo, "a whole number of seconds, 1 or more"),
-    "DE_VISITS_READINESS": Rule(get_args(Readiness).__contains__, "one of " + ", ".join(get_args(Readiness))),
+    "DE_HOME": VariableRule(lambda v: not Path(v).expanduser().is_file(), "a folder"),
+    "DE_JARS": VariableRule(lambda v: not Path(v).expanduser().is_file(), "a folder"),
+    "DE_SPARK": VariableRule(
+        re.compile(r"(sc|spark)://\S+|local(\[(\d+|\*)\])?").fullmatch, "sc://…, spark://… or local[n]"
+    ),
+    "DE_SPARK_DRIVER_MEMORY": VariableRule(re.compile(r"\d+[kmgt]", re.IGNORECASE).fullmatch, "a size such as 3g"),
+    "DE_POSTGRES_BIN": VariableRule(lambda v: (Path(v) / "postgres").exists(), "a folder that holds `postgres`"),
+    "DE_POSTGRES_DATABASE": VariableRule(re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}").fullmatch, "a database's name"),
+    "DE_IVY_SETTINGS": VariableRule(lambda v: Path(v).is_file(), "an existing file"),
+    "DE_SENSOR_SECONDS": VariableRule(is_tempo, "a whole number of seconds, 1 or more"),
+    "DE_VISITS_READINESS": VariableRule(get_args(Readiness).__contains__, "one of " + ", ".join(get_args(Readiness))),
     # Looked at where they are used: the ports by their own check, the calendar at every start.
     "DE_SPARK_CONNECT_PORT": _ANYTHING,
     "DE_POSTGRES_PORT": _ANYTHING,

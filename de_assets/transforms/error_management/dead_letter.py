@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from de_resources.delta.metadata import DEAD_LETTERS_OPEN
-from de_resources.delta.observed_frame import ObservedFrame, Told
+from de_resources.delta.observed_frame import MetadataByWindow, ObservedFrame
 from de_resources.exact_histogram import histogram, observed_counts
 
 
@@ -102,21 +102,21 @@ def was_dead_lettered() -> Column:
     return F.col(REPAIR_OF).isNotNull() | F.coalesce(F.col(DECISION) == Kind.RETRIED, F.lit(False))
 
 
-def tell_status(letters: DataFrame, *, window: str, status: str) -> ObservedFrame:
+def with_status_counts(letters: DataFrame, *, window: str, status: str) -> ObservedFrame:
     """The letters, which tell after the write how many of each window are in which status."""
     code = F.unix_seconds(F.col(window)) * len(STATUSES)
     for number, name in enumerate(STATUSES):
         code = code + F.when(F.col(status) == name, number).otherwise(0)
     observation = Observation(f"dead_letters_{uuid4().hex}")
 
-    def tell() -> Told:
+    def metadata() -> MetadataByWindow:
         found = observed_counts(observation, "statuses")
         return {} if found is None else told_by_window(found)
 
-    return ObservedFrame(letters.observe(observation, histogram(code).alias("statuses")), tell)
+    return ObservedFrame(letters.observe(observation, histogram(code).alias("statuses")), metadata)
 
 
-def told_by_window(found: Mapping[int, int]) -> Told:
+def told_by_window(found: Mapping[int, int]) -> MetadataByWindow:
     """Numbers per status by window, from how many letters there are of each code."""
     told: dict[datetime | None, dict[str, int]] = {}
     for code, count in sorted(found.items()):

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructField, StructType
 
 from de_resources.delta.metadata import FILTER_CONDITIONS, FILTER_ROWS_IN
-from de_resources.delta.observed_frame import Markdown, ObservedFrame, Told
+from de_resources.delta.observed_frame import Markdown, MetadataByWindow, ObservedFrame
 from de_resources.exact_histogram import BINS, histogram, observed_counts
 from de_resources.lineage import MARK
 
@@ -91,14 +91,14 @@ def intercept(
     start = F.unix_seconds(F.col(window)) if window else F.lit(0).cast("long")
     kept, accounts = _filtered(frame, conditions, start)
 
-    def tell() -> Told:
+    def metadata() -> MetadataByWindow:
         found = accounts()
         if found is None:
             return {None: dict(_UNCOUNTED)}
         told = {_start(seconds) if window else None: account.metadata() for seconds, account in found.items()}
         return {**dict.fromkeys(expected, _sum([], list(conditions)).metadata()), **told}
 
-    return ObservedFrame(kept, tell)
+    return ObservedFrame(kept, metadata)
 
 
 def intercept_stream(frame: DataFrame, conditions: Mapping[str, str], *, time: str, length: timedelta) -> ObservedFrame:
@@ -111,7 +111,7 @@ def intercept_stream(frame: DataFrame, conditions: Mapping[str, str], *, time: s
     start = F.unix_seconds(F.col(time)) - F.unix_seconds(F.col(time)) % seconds
     kept, accounts = _filtered(frame, conditions, start)
 
-    def tell() -> Told:
+    def metadata() -> MetadataByWindow:
         found = accounts()
         if found is None:
             return {None: dict(_UNCOUNTED)}
@@ -119,12 +119,12 @@ def intercept_stream(frame: DataFrame, conditions: Mapping[str, str], *, time: s
         whole = _sum(found.values(), list(conditions))
         return {None: {**whole.metadata(), "filter/windows": windows}}
 
-    return ObservedFrame(kept, tell)
+    return ObservedFrame(kept, metadata)
 
 
 def account_by_hour(
     frame: DataFrame, conditions: Mapping[str, str], *, time: str
-) -> tuple[DataFrame, Callable[[], Told]]:
+) -> tuple[DataFrame, Callable[[], MetadataByWindow]]:
     """The frame with all its rows, and after a write that reads it, what the conditions remove by the hour of `time`.
 
     The metadata `filter/by_hour` has the hours by their start; rows without a time are in `unknown`. For the table of
@@ -133,14 +133,14 @@ def account_by_hour(
     seconds = F.unix_seconds(F.date_trunc("HOUR", F.col(time)))
     observed, accounts = _observed(_judged(frame, conditions), F.coalesce(seconds, F.lit(0)), list(conditions))
 
-    def tell() -> Told:
+    def metadata() -> MetadataByWindow:
         found = accounts()
         if found is None:
             return {None: dict(_UNCOUNTED)}
         hours = {_start(each).isoformat() if each else "unknown": account.numbers() for each, account in found.items()}
         return {None: {"filter/by_hour": hours}}
 
-    return observed.drop(_OUTCOME), tell
+    return observed.drop(_OUTCOME), metadata
 
 
 def _filtered(frame: DataFrame, conditions: Mapping[str, str], start: Column) -> tuple[DataFrame, Accounts]:

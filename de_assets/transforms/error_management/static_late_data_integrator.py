@@ -12,7 +12,7 @@ from uuid import uuid4
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from de_resources.delta.observed_frame import ObservedFrame, Told
+from de_resources.delta.observed_frame import MetadataByWindow, ObservedFrame
 from de_resources.exact_histogram import histogram, observed_counts
 
 IS_LATE, EVENT_DATE = "is_late", "event_date"
@@ -45,14 +45,14 @@ def integrate_late(
         .where(F.col(EVENT_DATE).isin(list(days)))
     )
 
-    def tell() -> Told:
+    def metadata() -> MetadataByWindow:
         ignored = observed_counts(observation, "ignored")
         if ignored is None:
             return {}
         starts = [datetime.combine(day, time(), UTC) for day in days]
         return {start: {IGNORED: ignored[int(start.timestamp())]} for start in starts}
 
-    return ObservedFrame(rows, tell)
+    return ObservedFrame(rows, metadata)
 
 
 def is_approximate(day: str, now: datetime, window_days: int) -> Column:

@@ -23,7 +23,7 @@ from de_assets.transforms.error_management.watermark import (
     BATCH,
     WATERMARK,
     Lateness,
-    Mark,
+    SourceProgress,
     Stream,
     in_batches,
     latest_possible,
@@ -41,7 +41,7 @@ _NUMBERS = ("position", "records", *VERDICTS)
 
 
 @dataclass(frozen=True)
-class Rule:
+class RecordRule:
     """How a stream is judged. `understood` is the SQL predicate of a well-formed record; `key` identifies copies, which
     are remembered for `remember` beyond the watermark; the first to arrive survives."""
 
@@ -68,7 +68,7 @@ class Source:
     """What the state knows of one source: the last position that was judged, its mark, and totals by verdict."""
 
     position: int
-    mark: Mark
+    mark: SourceProgress
     totals: Mapping[str, int]
 
 
@@ -89,7 +89,7 @@ class State:
         sources = {
             row["source"]: Source(
                 row["position"],
-                Mark(row["tracked"], row["seen"], row["newest_tracked"], row["newest_seen"]),
+                SourceProgress(row["tracked"], row["seen"], row["newest_tracked"], row["newest_seen"]),
                 {name: row[name] for name in ("records", *VERDICTS)},
             )
             for row in found
@@ -117,7 +117,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRecords:
     """An increment with verdicts: `records` have `batch`, `watermark`, `copy`, `remembered_until` and `verdict`.
 
     `opened` is the newest batch, `watermark` the one that judged it, in microseconds; `marks` are those after it.
@@ -125,12 +125,12 @@ class Judged:
 
     records: DataFrame
     extent: Extent
-    marks: Mapping[int, Mark]
+    marks: Mapping[int, SourceProgress]
     opened: int
     watermark: int | None
 
 
-def judge(records: DataFrame, extent: Extent, state: State, rule: Rule) -> Judged:
+def judge(records: DataFrame, extent: Extent, state: State, rule: RecordRule) -> JudgedRecords:
     """Judge the records, which come after the state's positions and are what `extent` was read from.
 
     Lazy, but for the watermark of the newest batch, which is computed at once.
@@ -151,7 +151,7 @@ def judge(records: DataFrame, extent: Extent, state: State, rule: Rule) -> Judge
         into=COPY,
     )
     judged = copies.withColumn(VERDICT, F.expr(_verdict(rule.conditions)))
-    return Judged(judged, extent, marks_after(last, marks, opened, before), opened, last[WATERMARK])
+    return JudgedRecords(judged, extent, marks_after(last, marks, opened, before), opened, last[WATERMARK])
 
 
 def totals(judged: DataFrame, stream: Stream) -> dict[int, Counter[str]]:
@@ -162,7 +162,9 @@ def totals(judged: DataFrame, stream: Stream) -> dict[int, Counter[str]]:
     return found
 
 
-def next_state(judged: Judged, state: State, rule: Rule, added: Mapping[int, Mapping[str, int]]) -> DataFrame:
+def next_state(
+    judged: JudgedRecords, state: State, rule: RecordRule, added: Mapping[int, Mapping[str, int]]
+) -> DataFrame:
     """The rows of the state after the judged records: as many as there are sources, and keys within the window.
 
     `added` are the `totals` of the records.
@@ -177,21 +179,23 @@ def next_state(judged: Judged, state: State, rule: Rule, added: Mapping[int, Map
     )
 
 
-def _row(source: int, judged: Judged, state: State, added: Mapping[int, Mapping[str, int]]) -> dict[str, int | None]:
-    known = state.sources.get(source, Source(-1, Mark(), {}))
+def _row(
+    source: int, judged: JudgedRecords, state: State, added: Mapping[int, Mapping[str, int]]
+) -> dict[str, int | None]:
+    known = state.sources.get(source, Source(-1, SourceProgress(), {}))
     position = judged.extent.positions.get(source, known.position)
     counts = {n: known.totals.get(n, 0) + added.get(source, {}).get(n, 0) for n in ("records", *VERDICTS)}
     times = {**asdict(judged.marks[source]), BATCH: judged.opened, WATERMARK: judged.watermark}
     return {"source": source, "position": position, **counts, **times}
 
 
-def _marks(extent: Extent, state: State, rule: Rule) -> dict[int, Mark]:
+def _marks(extent: Extent, state: State, rule: RecordRule) -> dict[int, SourceProgress]:
     """The marks before the increment. A named source is waited for as if it had been seen in the first batch of all."""
     if state.opened is None:
-        marks = {source: Mark(newest_seen=extent.first) for source in rule.lateness.sources}
+        marks = {source: SourceProgress(newest_seen=extent.first) for source in rule.lateness.sources}
     else:
         marks = {source: known.mark for source, known in state.sources.items()}
-    return {**{source: Mark() for source in extent.positions}, **marks}
+    return {**{source: SourceProgress() for source in extent.positions}, **marks}
 
 
 def _verdict(conditions: Mapping[str, str]) -> str:

@@ -5,8 +5,8 @@ MIN or MAX; the watermark is that minus the allowed lateness, and never goes bac
 moment (`arrived`), and is judged by the watermark before it. A batch is thus a property of the stream and not of the run
 that happens to read it: reading a stream in one go, in pieces, or again after a crash gives the same watermarks.
 
-The state of a watermark is a `Mark` per source: what it had brought before the newest batch, and in it, since the next run
-may find more of that batch.
+The state of a watermark is a `SourceProgress` per source: what it had brought before the newest batch, and in it, since the
+next run may find more of that batch.
 
 Source: pattern *Late Data Detector*. The engine's own `withWatermark` drops late rows in silence, and believes any date.
 """
@@ -81,7 +81,7 @@ class Lateness:
 
 
 @dataclass(frozen=True)
-class Mark:
+class SourceProgress:
     """How far one source has come: the greatest event time, and the broker's time at which it was last seen.
 
     Both as of before the newest batch, and of the newest batch alone. Microseconds; None: nothing.
@@ -112,7 +112,7 @@ def reached(
     stream: Stream,
     lateness: Lateness,
     *,
-    marks: Mapping[int, Mark],
+    marks: Mapping[int, SourceProgress],
     opened: int,
     so_far: int | None,
 ) -> DataFrame:
@@ -139,18 +139,20 @@ def reached(
     return tracked.withColumn(WATERMARK, F.timestamp_micros(F.greatest(latest, _number(so_far))))
 
 
-def marks_after(newest: Row, marks: Mapping[int, Mark], opened: int, opened_before: int) -> dict[int, Mark]:
+def marks_after(
+    newest: Row, marks: Mapping[int, SourceProgress], opened: int, opened_before: int
+) -> dict[int, SourceProgress]:
     """The marks as of the last row of `reached`, the batch `opened`."""
     after = {}
     for source, mark in marks.items():
         tracked, seen = newest[f"brought_{source}"], newest[f"alive_{source}"]
         if opened == opened_before:
             tracked, seen = _greatest(tracked, mark.newest_tracked), _greatest(seen, mark.newest_seen)
-        after[source] = Mark(newest[f"tracked_{source}"], newest[f"seen_{source}"], tracked, seen)
+        after[source] = SourceProgress(newest[f"tracked_{source}"], newest[f"seen_{source}"], tracked, seen)
     return after
 
 
-def _brought(marks: Mapping[int, Mark], stream: Stream, lateness: Lateness) -> list[Column]:
+def _brought(marks: Mapping[int, SourceProgress], stream: Stream, lateness: Lateness) -> list[Column]:
     latest = latest_possible(stream, lateness)
     event = F.col(stream.event_time)
     believed = event if lateness.future == Future.IGNORED else latest

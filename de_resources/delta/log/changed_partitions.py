@@ -52,7 +52,7 @@ class NoPartitions(PermanentError):
 
 
 @dataclass(frozen=True)
-class Change:
+class PartitionChange:
     """The last commit that changed a partition. `run` is the run that its stamp names; empty: somebody else's commit."""
 
     version: int
@@ -71,7 +71,7 @@ class ChangedPartitions:
 
     table_id: str
     through: int
-    changed: Mapping[Values, Change]
+    changed: Mapping[Values, PartitionChange]
     gone_before: int | None = None
 
 
@@ -86,7 +86,7 @@ def changed_partitions(log: TableLog, since: int = -1) -> ChangedPartitions:
     names = log.stored_names()
     stored = [names[c] for c in columns]
     filesystem = PyFileSystem(DeltaStorageHandler.from_table(log.table._table))
-    first, changed, gone_before = since + 1, dict[Values, Change](), None
+    first, changed, gone_before = since + 1, dict[Values, PartitionChange](), None
     if first <= log.version and (kept := _oldest_kept(filesystem, first, log.version)) > first:
         changed, gone_before = _as_of(log, columns, kept - 1), kept
         first = kept
@@ -106,7 +106,7 @@ def _oldest_kept(filesystem: PyFileSystem, first: int, last: int) -> int:
     return missing[-1] + 1 if missing else first
 
 
-def _as_of(log: TableLog, columns: list[str], version: int) -> dict[Values, Change]:
+def _as_of(log: TableLog, columns: list[str], version: int) -> dict[Values, PartitionChange]:
     """All partitions of the table as it was at a version, or as it is where that cannot be built any more."""
     table = log.table
     if version != log.version:
@@ -114,16 +114,16 @@ def _as_of(log: TableLog, columns: list[str], version: int) -> dict[Values, Chan
             table = DeltaTable(table.table_uri, version=version, storage_options=table._storage_options)
         except DeltaError:
             table = log.table
-    change = Change(version, LONG_AGO, LOG_GONE)
+    change = PartitionChange(version, LONG_AGO, LOG_GONE)
     partitions = [{str(k): v for k, v in found.items()} for found in table.partitions()]
     return {tuple(found[c] for c in columns): change for found in partitions}
 
 
-def _change(version: int, actions: list[Mapping[str, Any]]) -> Change:
+def _change(version: int, actions: list[Mapping[str, Any]]) -> PartitionChange:
     empty: Mapping[str, Any] = {}
     info = next((action["commitInfo"] for action in actions if "commitInfo" in action), empty)
     at = datetime.fromtimestamp(info.get("timestamp", 0) / 1000, UTC)
-    return Change(version, at, str(info.get("operation", "")), _run(info.get("userMetadata")))
+    return PartitionChange(version, at, str(info.get("operation", "")), _run(info.get("userMetadata")))
 
 
 def _run(stamp: object) -> str:

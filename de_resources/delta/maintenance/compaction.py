@@ -23,8 +23,8 @@ from de_resources.delta.log.retention import agreed, hours
 from de_resources.delta.log.versions import Folder, files_of, readable_versions
 from de_resources.delta.maintenance import reference_query
 from de_resources.delta.maintenance.statements import stamped
-from de_resources.delta.table import Stamp, Table, TableMissing
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.table import CommitInfo, Table, TableMissing
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.lock import commit_lock
 from de_resources.delta.write.refusals import ConcurrentWrite, explained
 from de_resources.errors import PermanentError
@@ -78,7 +78,7 @@ class Report:
 def maintain(
     session: SparkSession,
     table: Table,
-    stamp: Stamp,
+    stamp: CommitInfo,
     *,
     retention: timedelta | None = None,
     override: str | None = None,
@@ -130,7 +130,7 @@ def maintain(
     )
 
 
-def compact(session: SparkSession, table: Table, stamp: Stamp, *, lock_seconds: float = 60) -> Commit | None:
+def compact(session: SparkSession, table: Table, stamp: CommitInfo, *, lock_seconds: float = 60) -> Commit | None:
     """Join small files within each partition, in one commit; None where no partition has two files.
 
     A conflict with a writer that does not know the lock is tried again; the writer's rows stand in any case.
@@ -139,9 +139,9 @@ def compact(session: SparkSession, table: Table, stamp: Stamp, *, lock_seconds: 
     if not _has_small_files(_opened(table)):
         return None
     with commit_lock(table.uri, table=table.name, shared=False, timeout=lock_seconds):
-        reach("before_commit", table.name)
+        crash_point("before_commit", table.name)
         insist(lambda: _optimize(session, table, stamp), ATTEMPTS)
-        reach("after_commit", table.name)
+        crash_point("after_commit", table.name)
         return _opened(table).find(attempt=stamp.attempt, limit=10)
 
 
@@ -158,7 +158,7 @@ def insist(action: Callable[[], None], attempts: int) -> None:
 
 
 def vacuum(
-    session: SparkSession, table: Table, stamp: Stamp, *, retention: timedelta, lock_seconds: float = 60
+    session: SparkSession, table: Table, stamp: CommitInfo, *, retention: timedelta, lock_seconds: float = 60
 ) -> None:
     """Remove files that no version within the retention needs. Without a file of that age nothing is committed.
 
@@ -172,13 +172,13 @@ def vacuum(
         explained(table),
         stamped(session, stamp, **options) as own,
     ):
-        reach("before_commit", table.name)
+        crash_point("before_commit", table.name)
         # Hours may be broken ones, and Delta takes them as a decimal number.
         own.sql(f"VACUUM {table.sql} RETAIN {hours(retention):.6f} HOURS").collect()
-        reach("after_commit", table.name)
+        crash_point("after_commit", table.name)
 
 
-def _optimize(session: SparkSession, table: Table, stamp: Stamp) -> None:
+def _optimize(session: SparkSession, table: Table, stamp: CommitInfo) -> None:
     with explained(table), stamped(session, stamp) as own:
         own.sql(f"OPTIMIZE {table.sql}").collect()
 

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from de_resources.delta.log import Commit, TableLog
 from de_resources.delta.log.versions import files_of, version_to_read
 from de_resources.delta.maintenance.statements import stamped
-from de_resources.delta.table import Stamp, Table, TableMissing, Written
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.table import CommitInfo, Table, TableMissing, Written
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.lock import commit_lock
 from de_resources.delta.write.refusals import explained
 from de_resources.errors import PermanentError
@@ -35,7 +35,9 @@ class WouldLoseRecords(PermanentError):
         )
 
 
-def restore(session: SparkSession, table: Table, version: int, stamp: Stamp, *, lock_seconds: float = 60) -> Written:
+def restore(
+    session: SparkSession, table: Table, version: int, stamp: CommitInfo, *, lock_seconds: float = 60
+) -> Written:
     """Make the table hold what `version` held, files and schema.
 
     Nobody else of the platform writes meanwhile. Where the table holds that already, as after a rerun, nothing is
@@ -65,7 +67,7 @@ def _is_of_a_stream(commit: Commit) -> bool:
     return commit.operation == "STREAMING UPDATE" or READS_POSITIONS.items() <= commit.stamp.items()
 
 
-def restore_held(session: SparkSession, table: Table, version: int, stamp: Stamp) -> Written:
+def restore_held(session: SparkSession, table: Table, version: int, stamp: CommitInfo) -> Written:
     """`restore` for a caller that holds the table's commit lock, and goes on writing under it."""
     started = time.monotonic()
     log = table.log()
@@ -75,9 +77,9 @@ def restore_held(session: SparkSession, table: Table, version: int, stamp: Stamp
     if files_of(log, source) == files_of(log, log.version):
         reason = f"the table holds the rows of version {version} already; nothing was committed"
         return Written(log.version, None, None, None, time.monotonic() - started, skipped=reason)
-    reach("before_commit", table.name)
+    crash_point("before_commit", table.name)
     _restore(session, table, source, stamp)
-    reach("after_commit", table.name)
+    crash_point("after_commit", table.name)
     log = table.log()
     commit = log.find(attempt=stamp.attempt, limit=10) if log else None
     if log is None or commit is None:
@@ -85,6 +87,6 @@ def restore_held(session: SparkSession, table: Table, version: int, stamp: Stamp
     return Written(commit.version, commit, None, None, time.monotonic() - started)
 
 
-def _restore(session: SparkSession, table: Table, version: int, stamp: Stamp) -> None:
+def _restore(session: SparkSession, table: Table, version: int, stamp: CommitInfo) -> None:
     with explained(table), stamped(session, stamp) as own:
         own.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {version:d}").collect()

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from de_resources.delta.table import Stamp
+from de_resources.delta.table import CommitInfo
 
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 @contextmanager
-def stamped(session: SparkSession, stamp: Stamp, **options: str) -> Iterator[SparkSession]:
+def stamped(session: SparkSession, stamp: CommitInfo, **options: str) -> Iterator[SparkSession]:
     """A session beside `session`, on the same engine, whose commits carry the stamp; `options` are Delta's settings."""
     own = _beside(session)
     own.conf.set(_USER_METADATA, stamp.text())

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampType
 
 from de_resources.delta.maintenance.statements import stamped
-from de_resources.delta.table import Stamp, Table
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.table import CommitInfo, Table
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.lock import commit_lock
 from de_resources.delta.write.refusals import explained
 from de_resources.errors import PermanentError
@@ -62,7 +62,7 @@ class Forgetting:
 
 
 def forget(
-    session: SparkSession, table: Table, rule: Forgetting, stamp: Stamp, *, now: datetime, lock_seconds: float = 60
+    session: SparkSession, table: Table, rule: Forgetting, stamp: CommitInfo, *, now: datetime, lock_seconds: float = 60
 ) -> int:
     """Remove the rows that were deleted longer ago than the rule says, in one commit; how many they were.
 
@@ -76,10 +76,10 @@ def forget(
     bound = _bound(table.name, types[rule.order], now - rule.after)
     where = f"{identifier(rule.deleted)} AND {identifier(rule.order)} < {bound}"
     with commit_lock(table.uri, table=table.name, shared=False, timeout=lock_seconds), stamped(session, stamp) as own:
-        reach("before_commit", table.name)
+        crash_point("before_commit", table.name)
         with explained(table):
             row = own.sql(f"DELETE FROM {table.sql} WHERE {where}").collect()[0]
-        reach("after_commit", table.name)
+        crash_point("after_commit", table.name)
     return int(row["num_affected_rows"])
 
 

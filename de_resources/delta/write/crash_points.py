@@ -26,7 +26,7 @@ POINTS = ("before_write", "before_commit", "after_commit", "before_switch", "rec
 _installed: dict[str, Callable[[str], None]] = {}
 
 
-def reach(point: str, table: str) -> None:
+def crash_point(point: str, table: str) -> None:
     """Called by writers. Runs what a test installed for the point, or ends the process where asked to."""
     action = _installed.get(point)
     if action is not None:

@@ -50,7 +50,7 @@ class RowsOutsideSlice(PermanentError):
         )
 
 
-def conform(frame: DataFrame, table: str, declared: StructType, *, allow_new: bool = False) -> DataFrame:
+def match_schema(frame: DataFrame, table: str, declared: StructType, *, allow_new: bool = False) -> DataFrame:
     """The frame with the declared columns in their declared order; new columns, where allowed, come last.
 
     Raises `SchemaMismatch`, which lists every difference at once. Nothing is cast: a silent cast hides a wrong value.

@@ -22,9 +22,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from de_resources.delta.slices import Slice
-from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write import frames
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.key_elsewhere import require_nowhere_else, told
 from de_resources.delta.write.refusals import explained
 from de_resources.errors import PermanentError
@@ -69,7 +69,7 @@ class MergeRule:
 
 
 @dataclass(frozen=True)
-class Ground:
+class BaseState:
     """What a merge builds on in place of the table as it is.
 
     `rows` is compared with; `lay` makes the table hold these rows. It is called once, when nothing is left to refuse.
@@ -114,12 +114,12 @@ def merge(
     session: SparkSession,
     table: Table,
     frame: DataFrame,
-    stamp: Stamp,
+    stamp: CommitInfo,
     *,
     rule: MergeRule,
     slice_: Slice | None,
     evolve: bool = False,
-    ground: Ground | None = None,
+    ground: BaseState | None = None,
 ) -> Written:
     """Bring the slice up to date with the frame, in one commit, or none where nothing changed.
 
@@ -133,7 +133,7 @@ def merge(
     _require_comparable(frame.schema, table.name)
     _require_layout(table)
     started = time.monotonic()
-    reach("before_write", table.name)
+    crash_point("before_write", table.name)
     with explained(table):
         table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
     observation = Observation(f"merge_{uuid4().hex}")
@@ -161,12 +161,12 @@ def merge(
             return Written(
                 version, None, rows, violations, time.monotonic() - started, skipped="nothing changed", changes=counts
             )
-        reach("before_commit", table.name)
+        crash_point("before_commit", table.name)
         statement = _statement(table, changes, rule, slice_, evolve)
         _apply(session, table, statement, changes.where(F.col(CHANGE).isin(*_APPLIED)), stamp)
     finally:
         changes.unpersist()
-    reach("after_commit", table.name)
+    crash_point("after_commit", table.name)
     log = table.log()
     commit = log.find(attempt=stamp.attempt) if log else None
     if commit is None:
@@ -174,7 +174,7 @@ def merge(
     return Written(commit.version, commit, rows, violations, time.monotonic() - started, changes=counts)
 
 
-def _apply(session: SparkSession, table: Table, statement: str, changes: DataFrame, stamp: Stamp) -> None:
+def _apply(session: SparkSession, table: Table, statement: str, changes: DataFrame, stamp: CommitInfo) -> None:
     with explained(table), _user_metadata(session, stamp.text()):
         session.sql(statement, changes=changes)
 

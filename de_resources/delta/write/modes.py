@@ -15,9 +15,9 @@ from de_resources.delta.write import merge as merging
 from de_resources.delta.write import overwrite as overwriting
 from de_resources.delta.write import stateful_merge as stateful
 from de_resources.delta.write import stream as streaming
-from de_resources.delta.write.frames import conform
+from de_resources.delta.write.frames import match_schema
 from de_resources.delta.write.request import WriteRequest
-from de_resources.delta.write.stateful_plan import Turn
+from de_resources.delta.write.stateful_plan import PartitionRun
 from de_resources.delta.write.writer import Write
 from de_resources.errors import PermanentError
 
@@ -32,7 +32,9 @@ def write_table(request: WriteRequest) -> Written:
     if request.turn is not None:
         return _merge_in_turn(request, request.turn)
     if request.frame.isStreaming:
-        return streaming.drain(request.session, request.table, request.frame, request.stamp, request.follows)
+        return streaming.run_available_now(
+            request.session, request.table, request.frame, request.stamp, request.follows
+        )
     return BY_MODE[request.mode](request)
 
 
@@ -43,7 +45,7 @@ def _conformed(request: WriteRequest) -> WriteRequest:
         )
     frame = request.frame
     for declared in _declared(request):
-        frame = conform(frame, request.table.name, declared, allow_new=request.evolves)
+        frame = match_schema(frame, request.table.name, declared, allow_new=request.evolves)
     return replace(request, frame=frame)
 
 
@@ -68,7 +70,7 @@ def _overwrite(request: WriteRequest) -> Written:
         slice_=request.slice,
         evolve=request.evolves,
         replace_schema=request.replaces_schema,
-        gathered=bool(request.metadata.get("gathered")),
+        pre_clustered=bool(request.metadata.get("pre_clustered")),
     )
 
 
@@ -83,7 +85,7 @@ def _merge(request: WriteRequest) -> Written:
     return merging.merge(r.session, r.table, r.frame, r.stamp, rule=r.rule, slice_=r.slice, evolve=r.evolves)
 
 
-def _merge_in_turn(request: WriteRequest, turn: Turn) -> Written:
+def _merge_in_turn(request: WriteRequest, turn: PartitionRun) -> Written:
     r = request
     return stateful.merge(r.session, r.table, r.frame, r.stamp, rule=r.rule, turn=turn, evolve=r.evolves)
 

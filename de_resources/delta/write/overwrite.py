@@ -11,9 +11,9 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from de_resources.delta.slices import Slice
-from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write import frames
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.refusals import explained
 from de_resources.errors import PermanentError
 
@@ -22,18 +22,18 @@ def replace(
     session: SparkSession,
     table: Table,
     frame: DataFrame,
-    stamp: Stamp,
+    stamp: CommitInfo,
     *,
     slice_: Slice | None,
     evolve: bool = False,
     replace_schema: bool = False,
-    gathered: bool = False,
+    pre_clustered: bool = False,
 ) -> Written:
     """Make the slice hold exactly the frame's rows; without a slice, the whole table.
 
     One commit; readers see the old rows or the new ones. An empty frame empties the slice. Rows outside are refused
     (`RowsOutsideSlice`) and nothing is written. `evolve` lets the table gain columns, `replace_schema` replaces the
-    schema and is for whole tables only. `gathered` promises that the frame's tasks hold few partitions each: its rows
+    schema and is for whole tables only. `pre_clustered` promises that the frame's tasks hold few partitions each: its rows
     are then written where they are, instead of being brought together by partition first. A rerun leaves the same rows;
     a retry of a write that did commit is skipped.
     """
@@ -46,7 +46,7 @@ def replace(
     if slice_ is not None:
         options["replaceWhere"] = slice_.predicate(frame.schema)
         # Where any task may hold any partition, each would leave a small file in each.
-        options["optimizeWrite"] = "true" if len(slice_.keys) > 1 and not gathered else "false"
+        options["optimizeWrite"] = "true" if len(slice_.keys) > 1 and not pre_clustered else "false"
     if evolve:
         options["mergeSchema"] = "true"
     if replace_schema:
@@ -58,7 +58,7 @@ def append(
     session: SparkSession,
     table: Table,
     frame: DataFrame,
-    stamp: Stamp,
+    stamp: CommitInfo,
     *,
     slice_: Slice | None,
     evolve: bool = False,
@@ -74,25 +74,25 @@ def _write(
     session: SparkSession,
     table: Table,
     frame: DataFrame,
-    stamp: Stamp,
+    stamp: CommitInfo,
     slice_: Slice | None,
     mode: str,
     options: dict[str, str],
 ) -> Written:
     started = time.monotonic()
-    reach("before_write", table.name)
+    crash_point("before_write", table.name)
     with explained(table):
         table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
     observation = Observation(f"write_{uuid4().hex}")
     guarded = frames.counted(frames.guard(frame, slice_), table.contract, observation)
-    reach("before_commit", table.name)
+    crash_point("before_commit", table.name)
     with explained(table, frame, slice_):
         guarded.write.format("delta").mode(mode).options(**options).save(table.uri)
-    reach("after_commit", table.name)
+    crash_point("after_commit", table.name)
     return _confirmed(table, stamp, observation, time.monotonic() - started)
 
 
-def _confirmed(table: Table, stamp: Stamp, observation: Observation, seconds: float) -> Written:
+def _confirmed(table: Table, stamp: CommitInfo, observation: Observation, seconds: float) -> Written:
     """Ask the log what happened: an engine that skipped a known transaction reports success as well."""
     log = table.log()
     if log is None:

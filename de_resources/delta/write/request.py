@@ -14,10 +14,10 @@ from dagster_delta.io_manager.base import SchemaMode
 from pyspark.sql import DataFrame, SparkSession
 
 from de_resources.delta.slices import Slice
-from de_resources.delta.table import Stamp, Table
+from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.merge import MergeRule
 from de_resources.delta.write.merge_rule import merge_rule
-from de_resources.delta.write.stateful_plan import Turn
+from de_resources.delta.write.stateful_plan import PartitionRun
 from de_resources.stream_source import StreamSource
 
 
@@ -34,10 +34,10 @@ class WriteRequest:
     frame: DataFrame
     table: Table
     slice: Slice | None
-    stamp: Stamp
+    stamp: CommitInfo
     mode: WriteMode = WriteMode.overwrite
     schema_mode: SchemaMode | None = None
-    turn: Turn | None = None
+    turn: PartitionRun | None = None
     follows: StreamSource | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     merge_config: MergeConfig | None = None

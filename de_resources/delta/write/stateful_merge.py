@@ -24,24 +24,32 @@ from pyspark.sql.types import StructType
 from de_resources.delta.log.versions import VersionUnreadable
 from de_resources.delta.maintenance.restore import restore_held
 from de_resources.delta.maintenance.statements import stamped
-from de_resources.delta.table import Stamp, Table, TableMissing, Written
-from de_resources.delta.write.crash_points import reach
-from de_resources.delta.write.frames import conform
-from de_resources.delta.write.merge import Ground, MergeRule
+from de_resources.delta.table import CommitInfo, Table, TableMissing, Written
+from de_resources.delta.write.crash_points import crash_point
+from de_resources.delta.write.frames import match_schema
+from de_resources.delta.write.merge import BaseState, MergeRule
 from de_resources.delta.write.merge import merge as merge_rows
 from de_resources.delta.write.merge_state import AFTER, Entry, MergeState
 from de_resources.delta.write.refusals import explained
-from de_resources.delta.write.stateful_plan import Basis, LoggedPast, NoOrder, Plan, StateGone, Turn, planned
+from de_resources.delta.write.stateful_plan import (
+    LoggedPast,
+    MergePlan,
+    NoOrder,
+    PartitionRun,
+    ReadState,
+    StateGone,
+    planned,
+)
 
 
 def merge(
     session: SparkSession,
     table: Table,
     frame: DataFrame,
-    stamp: Stamp,
+    stamp: CommitInfo,
     *,
     rule: MergeRule,
-    turn: Turn,
+    turn: PartitionRun,
     evolve: bool = False,
 ) -> Written:
     """Merge the turn's partition on top of the partitions before it; the caller holds the commit lock exclusively.
@@ -66,7 +74,7 @@ def merge(
     ground = _ground(session, table, plan, stamp)
     if ground is not None:
         # What the table was then may lack a column that it has gained since.
-        frame = conform(frame, table.name, ground.rows.schema, allow_new=evolve)
+        frame = match_schema(frame, table.name, ground.rows.schema, allow_new=evolve)
     own = replace(stamp, facts=plan.merging)
     written = merge_rows(session, table, frame, own, rule=rule, slice_=None, evolve=evolve, ground=ground)
     if written.commit is None:
@@ -82,7 +90,7 @@ def read(
     order: Sequence[str],
     *,
     if_missing: StructType | None = None,
-) -> tuple[DataFrame, Basis | None]:
+) -> tuple[DataFrame, ReadState | None]:
     """The table as it was after the last of the partitions `keys`, and what that rests on; no keys: without rows.
 
     A version that was only compacted since is read in its compacted form. A table that does not exist has the columns
@@ -94,11 +102,11 @@ def read(
     last = next((key for key in reversed(order) if key in asked), None)
     if log is None and if_missing is not None:
         # Another run may create the table before this one merges: that nothing was there is a basis as well.
-        return session.createDataFrame([], if_missing), Basis(last, None) if last else None
+        return session.createDataFrame([], if_missing), ReadState(last, None) if last else None
     if last is None:
         return table.read(session).limit(0), None
     entry = state.as_of(last, order, table.name)
-    basis = Basis(last, entry)
+    basis = ReadState(last, entry)
     if last == order[-1] or entry == state.newest:
         # Pinned: a frame without a version would follow what another run commits until it is computed.
         return table.read(session, state.version), basis
@@ -118,25 +126,25 @@ def _travelled(
         raise StateGone(table.name, key, error.reason, first) from None
 
 
-def _ground(session: SparkSession, table: Table, plan: Plan, stamp: Stamp) -> Ground | None:
+def _ground(session: SparkSession, table: Table, plan: MergePlan, stamp: CommitInfo) -> BaseState | None:
     """The rows below the turn's partition, where the table has to be taken back to them."""
     if plan.clear:
-        return Ground(table.read(session).limit(0), lambda: _clear(session, table, plan, stamp))
+        return BaseState(table.read(session).limit(0), lambda: _clear(session, table, plan, stamp))
     if plan.back_to is not None:
         version = plan.back_to
-        return Ground(table.read(session, version), lambda: _restore(session, table, version, plan, stamp))
+        return BaseState(table.read(session, version), lambda: _restore(session, table, version, plan, stamp))
     return None
 
 
-def _clear(session: SparkSession, table: Table, plan: Plan, stamp: Stamp) -> None:
+def _clear(session: SparkSession, table: Table, plan: MergePlan, stamp: CommitInfo) -> None:
     """Remove all rows. Not a restore of the empty table: its version may be gone, and a way out has to remain."""
-    reach("before_commit", table.name)
+    crash_point("before_commit", table.name)
     with explained(table), stamped(session, replace(stamp, facts=plan.taking_back)) as own:
         own.sql(f"DELETE FROM {table.sql}").collect()
-    reach("after_commit", table.name)
+    crash_point("after_commit", table.name)
 
 
-def _restore(session: SparkSession, table: Table, version: int, plan: Plan, stamp: Stamp) -> None:
+def _restore(session: SparkSession, table: Table, version: int, plan: MergePlan, stamp: CommitInfo) -> None:
     """Take the rows back, and not the settings: Delta would also undo a retention that was raised since."""
     before = table.properties_now()
     restore_held(session, table, version, replace(stamp, facts=plan.taking_back))
@@ -147,14 +155,14 @@ def _restore(session: SparkSession, table: Table, version: int, plan: Plan, stam
             table.set_properties(session, changed)
 
 
-def _mark(session: SparkSession, table: Table, written: Written, stamp: Stamp) -> Written:
+def _mark(session: SparkSession, table: Table, written: Written, stamp: CommitInfo) -> Written:
     """Commit the stamp of a merge that changed nothing. The transaction identifier makes Delta commit without a file."""
-    reach("before_commit", table.name)
+    crash_point("before_commit", table.name)
     options = {"txnAppId": stamp.attempt, "txnVersion": "1", "userMetadata": stamp.text(), **table.spark_options}
     nothing = session.createDataFrame([], table.read(session).schema)
     with explained(table):
         nothing.write.format("delta").mode("append").options(**options).save(table.uri)
-    reach("after_commit", table.name)
+    crash_point("after_commit", table.name)
     log = table.log()
     commit = log.find(attempt=stamp.attempt, limit=10) if log else None
     if commit is None:
@@ -162,7 +170,7 @@ def _mark(session: SparkSession, table: Table, written: Written, stamp: Stamp) -
     return replace(written, version=commit.version, commit=commit)
 
 
-def _details(turn: Turn, plan: Plan) -> dict[str, str | int | Sequence[str]]:
+def _details(turn: PartitionRun, plan: MergePlan) -> dict[str, str | int | Sequence[str]]:
     taken_back = "not" if plan.back_to is None else f"to version {plan.back_to}"
     return {
         "slice": turn.key,

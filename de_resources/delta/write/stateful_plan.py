@@ -61,7 +61,7 @@ class StateMoved(TransientError):
 
 
 @dataclass(frozen=True)
-class Basis:
+class ReadState:
     """What a run read of the table that it is about to write: the state after a partition. None: nothing was in."""
 
     key: str
@@ -69,16 +69,18 @@ class Basis:
 
 
 @dataclass(frozen=True)
-class Turn:
+class PartitionRun:
     """The partition that is run, among all partitions in their order. `undo`: the newest foreign version to undo."""
 
     key: str
     order: tuple[str, ...]
     undo: int = -1
-    basis: Basis | None = None
+    basis: ReadState | None = None
 
     @classmethod
-    def of(cls, asset: str, keys: Sequence[str], partitions: dg.PartitionsDefinition, tags: Mapping[str, str]) -> Turn:
+    def of(
+        cls, asset: str, keys: Sequence[str], partitions: dg.PartitionsDefinition, tags: Mapping[str, str]
+    ) -> PartitionRun:
         """The turn of a run. Raises `NoOrder` for several partitions at once, and for partitions without an order."""
         if len(keys) != 1:
             raise NoOrder(
@@ -105,7 +107,7 @@ def order_of(asset: str, partitions: dg.PartitionsDefinition) -> tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Plan:
+class MergePlan:
     """What has to happen before the merge. `back_to`: the version to restore; `clear`: all rows go.
 
     `replay` are the partitions that are still out after the merge, `awaited` those that are out before it.
@@ -159,7 +161,7 @@ class LoggedPast:
         return version_to_read(self.log, self.table, version)
 
 
-def planned(state: MergeState, turn: Turn, table: str, past: Past | None) -> Plan:
+def planned(state: MergeState, turn: PartitionRun, table: str, past: Past | None) -> MergePlan:
     """What the turn has to do in this state of the table; no past: the table does not exist.
 
     Raises `ReplayFirst`, `StateMoved`, `StateGone` and `WouldUndo`.
@@ -172,7 +174,7 @@ def planned(state: MergeState, turn: Turn, table: str, past: Past | None) -> Pla
     replay = tuple(key for key in awaited if key != turn.key)
     if not kept and not state.complete and not turn.is_first:
         raise StateGone(table, turn.key, "the log no longer tells which partitions came before it", turn.order[0])
-    plan = Plan(kept, awaited, replay)
+    plan = MergePlan(kept, awaited, replay)
     if past is not None and not kept and (later or turn.is_first) and past.holds_rows():
         plan = replace(plan, clear=True)
     elif past is not None and kept and later:
@@ -181,13 +183,13 @@ def planned(state: MergeState, turn: Turn, table: str, past: Past | None) -> Pla
     return plan
 
 
-def _require_basis(state: MergeState, turn: Turn, table: str) -> None:
+def _require_basis(state: MergeState, turn: PartitionRun, table: str) -> None:
     basis = turn.basis
     if basis is not None and state.as_of(basis.key, turn.order, table) != basis.entry:
         raise StateMoved(table, basis.key)
 
 
-def _readable(past: Past, table: str, turn: Turn, version: int) -> int:
+def _readable(past: Past, table: str, turn: PartitionRun, version: int) -> int:
     try:
         return past.readable(version)
     except VersionUnreadable as error:
@@ -195,7 +197,7 @@ def _readable(past: Past, table: str, turn: Turn, version: int) -> int:
         raise StateGone(table, turn.key, why, turn.order[0]) from None
 
 
-def _require_own(state: MergeState, turn: Turn, table: str, plan: Plan) -> None:
+def _require_own(state: MergeState, turn: PartitionRun, table: str, plan: MergePlan) -> None:
     """Others' rows may stay below, never be undone unseen."""
     if plan.back_to is None and not plan.clear:
         return

@@ -20,9 +20,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write import frames
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.refusals import explained
 from de_resources.engine_errors import BROKEN_CALLS, ENGINE_ERRORS
 from de_resources.errors import PermanentError
@@ -60,8 +60,8 @@ class SourceLost(PermanentError):
         )
 
 
-def drain(
-    session: SparkSession, table: Table, frame: DataFrame, stamp: Stamp, source: StreamSource | None = None
+def run_available_now(
+    session: SparkSession, table: Table, frame: DataFrame, stamp: CommitInfo, source: StreamSource | None = None
 ) -> Written:
     """Append what the stream holds that no earlier run has read.
 
@@ -74,13 +74,13 @@ def drain(
     one, both are unknown (None) and never too low.
     """
     started = time.monotonic()
-    reach("before_write", table.name)
+    crash_point("before_write", table.name)
     with explained(table):
         table.create_if_missing(session, frame.schema)
     counted = frame.observe(_OBSERVATION, *frames.counters(table.contract))
     checkpoint = f"{table.uri}/{CHECKPOINT}"
     followed = identify(session, table.name, checkpoint, source) if source else {}
-    reach("before_commit", table.name)
+    crash_point("before_commit", table.name)
     log = table.log()
     before = log.version if log else 0
     session.conf.set(*_PROGRESS_KEPT)
@@ -93,7 +93,7 @@ def drain(
             .start(table.uri)
         )
         await_end(query, table.name, checkpoint)
-    reach("after_commit", table.name)
+    crash_point("after_commit", table.name)
     written = _written(table, stamp, before, query.recentProgress, time.monotonic() - started)
     return replace(written, details={**written.details, **followed})
 
@@ -126,7 +126,7 @@ def await_end(query: StreamingQuery, output: str, checkpoint: str) -> None:
             query.stop()
 
 
-def _written(table: Table, stamp: Stamp, before: int, progress: Sequence[Any], seconds: float) -> Written:
+def _written(table: Table, stamp: CommitInfo, before: int, progress: Sequence[Any], seconds: float) -> Written:
     batches = [p for p in progress if p.numInputRows]
     log = table.log()
     version = log.version if log else 0

@@ -14,7 +14,7 @@ manager.
 """
 
 from de_resources.iso_week import NotAWeek, Week
-from de_resources.postgres.view_swap import Patience, ViewBusy
+from de_resources.postgres.view_swap import LockWait, ViewBusy
 from de_resources.postgres.weekly.columns import ColumnsNotAdded, ColumnsNotOptional, ColumnTypeDiffers, add_columns
 from de_resources.postgres.weekly.freezing import Moved, WeekFrozen, WeekNotFrozen, freeze, thaw
 from de_resources.postgres.weekly.io_manager import NotWeekly, WeeklyTables
@@ -25,11 +25,11 @@ __all__ = [
     "ColumnTypeDiffers",
     "ColumnsNotAdded",
     "ColumnsNotOptional",
+    "LockWait",
     "Moved",
     "NotAWeek",
     "NotByWeek",
     "NotWeekly",
-    "Patience",
     "Replaced",
     "RowsOutsideWeek",
     "ViewBusy",

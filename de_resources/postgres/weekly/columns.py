@@ -10,7 +10,7 @@ from psycopg2.sql import SQL, Identifier
 
 from de_resources.errors import PermanentError
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres.view_swap import PATIENCE, Patience, swapping
+from de_resources.postgres.view_swap import PATIENCE, LockWait, swapping
 from de_resources.postgres.weekly.refusal import explained
 from de_resources.postgres.weekly.view import WeeklyView, columns_of, ensure, lock_whole, parts, view_over
 
@@ -51,7 +51,7 @@ class ColumnTypeDiffers(PermanentError):
         )
 
 
-def add_columns(database: PostgresDatabase, view: WeeklyView, *, patience: Patience = PATIENCE) -> tuple[str, ...]:
+def add_columns(database: PostgresDatabase, view: WeeklyView, *, patience: LockWait = PATIENCE) -> tuple[str, ...]:
     """Add the declared columns that are missing to all tables and, at its end, to the view; returns their names.
 
     Earlier rows have nulls in them, and no row is touched. A rerun adds nothing.

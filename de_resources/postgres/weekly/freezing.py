@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from psycopg2.extensions import cursor
 from psycopg2.sql import SQL
 
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError
 from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres.view_swap import PATIENCE, Patience, swapping
+from de_resources.postgres.view_swap import PATIENCE, LockWait, swapping
 from de_resources.postgres.weekly.copying import copy_within, finish, stage
 from de_resources.postgres.weekly.refusal import explained
 from de_resources.postgres.weekly.swap import exchange
@@ -49,7 +49,7 @@ class Moved:
     rows: int
 
 
-def freeze(database: PostgresDatabase, view: WeeklyView, before: Week, *, patience: Patience = PATIENCE) -> Moved:
+def freeze(database: PostgresDatabase, view: WeeklyView, before: Week, *, patience: LockWait = PATIENCE) -> Moved:
     """Put all weeks before one into the frozen table, with those that are in it already.
 
     One transaction: the view's rows are the same before, meanwhile and after. Loads wait until it is over, readers do
@@ -65,13 +65,13 @@ def freeze(database: PostgresDatabase, view: WeeklyView, before: Week, *, patien
                 return Moved((), 0)
             weeks = sorted(frozen + loose)
             new, rows = _copy(statement, view, view.frozen, weeks)
-            reach("before_commit", view.name)
+            crash_point("before_commit", view.name)
             _exchange(statement, view, {view.frozen: new}, {view.frozen: loose}, patience)
-    reach("after_commit", view.name)
+    crash_point("after_commit", view.name)
     return Moved(tuple(sorted(loose)), rows)
 
 
-def thaw(database: PostgresDatabase, view: WeeklyView, week: Week, *, patience: Patience = PATIENCE) -> Moved:
+def thaw(database: PostgresDatabase, view: WeeklyView, week: Week, *, patience: LockWait = PATIENCE) -> Moved:
     """Give a frozen week a table of its own again, so that it can be replaced.
 
     Raises `WeekNotFrozen`, and as `freeze`, to whose price it comes.
@@ -90,9 +90,9 @@ def thaw(database: PostgresDatabase, view: WeeklyView, week: Week, *, patience: 
             if rest:
                 staged[view.frozen], others = _copy(statement, view, view.frozen, rest)
                 rows += others
-            reach("before_commit", view.name)
+            crash_point("before_commit", view.name)
             _exchange(statement, view, staged, {table: [week]}, patience)
-    reach("after_commit", view.name)
+    crash_point("after_commit", view.name)
     return Moved((week,), rows)
 
 
@@ -128,7 +128,7 @@ def _exchange(
     view: WeeklyView,
     staged: dict[str, str],
     moved: dict[str, Sequence[Week]],
-    patience: Patience,
+    patience: LockWait,
 ) -> None:
     def register() -> None:
         for part, weeks in moved.items():

@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from de_resources.contract import Contract
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError
 from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.transaction import Relation
-from de_resources.postgres.view_swap import Patience
+from de_resources.postgres.view_swap import LockWait
 from de_resources.postgres.weekly.view import WeeklyView
 from de_resources.postgres.weekly.write import write_week
 from de_resources.spark import SparkEngine
@@ -57,7 +57,7 @@ class WeeklyTables(dg.ConfigurableIOManager):
         """Write and record. Raises `NotWeekly`, `NotAWeek`, and what `write_week` raises."""
         view = view_of(context.definition_metadata or {})
         week = week_of(context)
-        patience = Patience(total_seconds=self.patience_seconds)
+        patience = LockWait(total_seconds=self.patience_seconds)
         with self.spark.watched():
             rows = _copyable(obj, view)
             done = write_week(self.database, view, week, rows, run_id=context.run_id, patience=patience)
@@ -73,7 +73,7 @@ class WeeklyTables(dg.ConfigurableIOManager):
                 **self.database.description(),
             }
         )
-        reach("recorded", view.name)
+        crash_point("recorded", view.name)
 
     def load_input(self, context: dg.InputContext) -> DataFrame:
         """The view's rows of the weeks that the partition mapping names, or all of them; lazily, by JDBC."""

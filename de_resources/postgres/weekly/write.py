@@ -10,11 +10,11 @@ from typing import Any
 from psycopg2.extensions import cursor
 from psycopg2.sql import SQL
 
-from de_resources.delta.write.crash_points import reach
+from de_resources.delta.write.crash_points import crash_point
 from de_resources.iso_week import Week
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.creation import lock
-from de_resources.postgres.view_swap import PATIENCE, Patience, swapping
+from de_resources.postgres.view_swap import PATIENCE, LockWait, swapping
 from de_resources.postgres.weekly.columns import require_columns
 from de_resources.postgres.weekly.copying import copy_rows, finish, stage
 from de_resources.postgres.weekly.freezing import require_loose
@@ -48,7 +48,7 @@ def write_week(
     rows: Iterable[Sequence[Any]],
     *,
     run_id: str,
-    patience: Patience = PATIENCE,
+    patience: LockWait = PATIENCE,
 ) -> Replaced:
     """Fill a new table with the rows (in the order of the declared columns) and put it in the place of the week's.
 
@@ -71,12 +71,12 @@ def write_week(
             lock(statement, f"{view.name}: {week}")
             require_loose(statement, view, week)
             require_columns(statement, view)
-            reach("before_write", view.name)
+            crash_point("before_write", view.name)
             table = view.table_of(week)
             new = stage(statement, view, table, week.start, week.end)
             count = copy_rows(statement, view, new, view.declared, rows)
             finish(statement, view, new)
-            reach("before_commit", view.name)
+            crash_point("before_commit", view.name)
             loaded = time.monotonic()
 
             def change() -> None:
@@ -84,7 +84,7 @@ def write_week(
                 exchange(statement, view, {table: new}, lambda: _register(statement, view, register))
 
             attempts = swapping(statement, view.name, patience, change)
-    reach("after_commit", view.name)
+    crash_point("after_commit", view.name)
     return Replaced(table, count, loaded - started, time.monotonic() - loaded, attempts)
 
 

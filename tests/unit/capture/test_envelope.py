@@ -12,7 +12,7 @@ import pytest
 from de_resources.capture import CaptureSource
 from de_resources.capture.envelope import Origin, Position, Record, records, snapshot_record, truncation
 from de_resources.capture.history import parse_lsn
-from de_resources.capture.pgoutput import Change, Decoder, Relation, Unchanged, UnknownMessage, Value
+from de_resources.capture.pgoutput import Decoder, Relation, RowChange, Unchanged, UnknownMessage, Value
 from de_resources.capture.source import UnusableCaptureName
 
 pytestmark = pytest.mark.pattern("change_data_capture")
@@ -27,7 +27,7 @@ def values(found: list[Record]) -> list[Any]:
 
 
 def test_types_become_jsons_where_json_has_them() -> None:
-    (created,) = values(list(records(Change(PEOPLE, "I", None, ROW), ["id"], ORIGIN, 0)))
+    (created,) = values(list(records(RowChange(PEOPLE, "I", None, ROW), ["id"], ORIGIN, 0)))
     assert created["after"] == {
         "id": 1, "name": "a", "seen": "2026-01-05T10:00:00.25+00:00", "active": True, "score": 1.5,
     }  # fmt: skip
@@ -47,18 +47,18 @@ def test_types_become_jsons_where_json_has_them() -> None:
     ],
 )
 def test_what_json_cannot_say_stays_text(column: str, text: str | None, plain: object) -> None:
-    (created,) = values(list(records(Change(PEOPLE, "I", None, {**ROW, column: text}), ["id"], ORIGIN, 0)))
+    (created,) = values(list(records(RowChange(PEOPLE, "I", None, {**ROW, column: text}), ["id"], ORIGIN, 0)))
     assert created["after"][column] == plain
 
 
 def test_a_deletion_is_followed_by_a_tombstone_with_the_same_place() -> None:
-    deleted, tombstone = records(Change(PEOPLE, "D", ROW, None), ["id"], ORIGIN, 4)
+    deleted, tombstone = records(RowChange(PEOPLE, "D", ROW, None), ["id"], ORIGIN, 4)
     assert tombstone.value is None
     assert (deleted.key, deleted.position) == (tombstone.key, tombstone.position) == (b'{"id": 1}', Position(100, 4))
 
 
 def test_a_changed_key_is_a_deletion_and_a_creation() -> None:
-    found = list(records(Change(PEOPLE, "U", ROW, {**ROW, "id": "2"}), ["id"], ORIGIN, 0))
+    found = list(records(RowChange(PEOPLE, "U", ROW, {**ROW, "id": "2"}), ["id"], ORIGIN, 0))
     assert [(record.key, record.position.sequence) for record in found] == [
         (b'{"id": 1}', 0), (b'{"id": 1}', 0), (b'{"id": 2}', 1),
     ]  # fmt: skip
@@ -67,10 +67,10 @@ def test_a_changed_key_is_a_deletion_and_a_creation() -> None:
 
 def test_a_large_value_that_was_not_sent_comes_from_the_old_image_or_is_named() -> None:
     after = {**ROW, "name": Unchanged.VALUE}
-    (known,) = values(list(records(Change(PEOPLE, "U", ROW, after), ["id"], ORIGIN, 0)))
+    (known,) = values(list(records(RowChange(PEOPLE, "U", ROW, after), ["id"], ORIGIN, 0)))
     assert known["after"]["name"] == "a"
     assert "unchanged" not in known["source"]
-    (named,) = values(list(records(Change(PEOPLE, "U", None, after), ["id"], ORIGIN, 0)))
+    (named,) = values(list(records(RowChange(PEOPLE, "U", None, after), ["id"], ORIGIN, 0)))
     assert "name" not in named["after"]
     assert named["source"]["unchanged"] == ["name"]
 

@@ -14,12 +14,12 @@ import pytest
 from de_resources.capture.envelope import Origin, records
 from de_resources.capture.pgoutput import (
     Begin,
-    Change,
     Commit,
     Decoded,
     Decoder,
     Message,
     Relation,
+    RowChange,
     Truncate,
     Unchanged,
     UnknownMessage,
@@ -41,10 +41,10 @@ def transactions() -> dict[str, list[Decoded]]:
     return {sql: [message for message in messages if message is not None] for sql, messages in decoded.items()}
 
 
-def change_of(transactions: dict[str, list[Decoded]], statement: str) -> Change:
+def change_of(transactions: dict[str, list[Decoded]], statement: str) -> RowChange:
     """The one change of the one step whose statement contains the text."""
     (messages,) = [messages for sql, messages in transactions.items() if statement in sql]
-    (change,) = [message for message in messages if isinstance(message, Change)]
+    (change,) = [message for message in messages if isinstance(message, RowChange)]
     return change
 
 
@@ -134,9 +134,9 @@ def test_an_applications_message_comes_ahead_of_the_changes_that_follow_it(
     transactions: dict[str, list[Decoded]],
 ) -> None:
     (messages,) = [messages for sql, messages in transactions.items() if "emit_message" in sql]
-    said, changed = [m for m in messages if isinstance(m, Message | Change)]
+    said, changed = [m for m in messages if isinstance(m, Message | RowChange)]
     assert said == Message("event_time", b"2024-03-01T00:00:00+00:00")
-    assert isinstance(changed, Change)
+    assert isinstance(changed, RowChange)
 
 
 def test_a_truncation_names_all_its_tables(transactions: dict[str, list[Decoded]]) -> None:

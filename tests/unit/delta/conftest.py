@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from de_resources.delta.table import Stamp, Table
+from de_resources.delta.table import CommitInfo, Table
 
 MakeTable = Callable[..., Table]
-MakeStamp = Callable[..., Stamp]
+MakeStamp = Callable[..., CommitInfo]
 
 
 @pytest.fixture
@@ -28,8 +28,10 @@ def table(lake: Path) -> MakeTable:
 def stamp() -> MakeStamp:
     """`stamp()` is a write of a new run; `stamp(run="a")` twice is a write and its retry."""
 
-    def make(run: str | None = None, slice_: str = "all") -> Stamp:
+    def make(run: str | None = None, slice_: str = "all") -> CommitInfo:
         run = run or uuid4().hex
-        return Stamp(table="silver.rows", writer="silver/rows", slice=slice_, run=run, origin=run, attempt=uuid4().hex)
+        return CommitInfo(
+            table="silver.rows", writer="silver/rows", slice=slice_, run=run, origin=run, attempt=uuid4().hex
+        )
 
     return make

@@ -17,14 +17,14 @@ from de_resources.delta.log.retention import DEFAULT, OVERRIDE, RetentionRefused
 from de_resources.delta.log.versions import VersionUnreadable, ranges, readable_versions
 from de_resources.delta.maintenance import EmptyTable, Report, insist, maintain
 from de_resources.delta.maintenance.restore import restore
-from de_resources.delta.table import Stamp, Table, TableMissing
+from de_resources.delta.table import CommitInfo, Table, TableMissing
 from de_resources.delta.write.overwrite import append, replace
 from de_resources.delta.write.refusals import ConcurrentWrite
 
 pytestmark = pytest.mark.pattern("compactor")
 
 MakeTable = Callable[..., Table]
-MakeStamp = Callable[..., Stamp]
+MakeStamp = Callable[..., CommitInfo]
 NOW = timedelta()
 
 
@@ -62,9 +62,9 @@ def compacted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     """A partitioned table of twelve files after maintenance, twice; and the operations of its log."""
     table = Table("silver.rows", str(tmp_path_factory.mktemp("lake") / "rows"), partitioned_by=("k",))
 
-    def stamp() -> Stamp:
+    def stamp() -> CommitInfo:
         attempt = os.urandom(8).hex()
-        return Stamp("silver.rows", "silver/rows", "all", attempt, attempt, attempt)
+        return CommitInfo("silver.rows", "silver/rows", "all", attempt, attempt, attempt)
 
     appended(spark, table, stamp, times=6)
     first = maintain(spark, table, stamp(), retention=NOW, override=OVERRIDE, query_runs=2)

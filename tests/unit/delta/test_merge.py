@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from de_resources.contract import Contract
 from de_resources.delta.slices import make_slice
-from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.frames import RowsOutsideSlice
 from de_resources.delta.write.merge import CHANGE, IncomparableColumn, MergeRule, UnmergeableRows, compared, merge
@@ -28,7 +28,7 @@ from de_resources.errors import PermanentError
 pytestmark = pytest.mark.pattern("merger")
 
 MakeTable = Callable[..., Table]
-MakeStamp = Callable[..., Stamp]
+MakeStamp = Callable[..., CommitInfo]
 
 SCHEMA = "id long, seq long, text string, gone boolean"
 RULE = MergeRule(("id",), order="seq", deleted="gone")

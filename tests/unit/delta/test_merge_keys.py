@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from de_resources.contract import Contract
 from de_resources.delta.slices import make_slice
-from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write.key_elsewhere import KeyElsewhere
 from de_resources.delta.write.merge import MergeRule, UnmergeableRows, merge
 
@@ -33,7 +33,7 @@ def target(table: Callable[..., Table]) -> Table:
 
 
 @pytest.fixture
-def merged(spark: SparkSession, target: Table, stamp: Callable[..., Stamp]) -> Merge:
+def merged(spark: SparkSession, target: Table, stamp: Callable[..., CommitInfo]) -> Merge:
     def merged(rows: Sequence[tuple[object, ...]], schema: str, rule: MergeRule) -> Written:
         frame = spark.createDataFrame(rows, schema).coalesce(1)
         return merge(spark, target, frame, stamp(), rule=rule, slice_=None)
@@ -145,7 +145,7 @@ class Sales(pa.DataFrameModel):
 class Daily:
     """A table by day with three sales, `c` of them deleted, and merges of single days into it."""
 
-    def __init__(self, spark: SparkSession, table: Table, stamp: Callable[..., Stamp]) -> None:
+    def __init__(self, spark: SparkSession, table: Table, stamp: Callable[..., CommitInfo]) -> None:
         self.spark, self.table, self.stamp = spark, table, stamp
         rows: list[Sale] = [("a", FIRST, "old", False), ("b", SECOND, "old", False), ("c", FIRST, "old", True)]
         names = ("id", "day", "text", "gone")
@@ -164,7 +164,7 @@ class Daily:
 
 @pytest.fixture(params=[("day",), ()], ids=["partitioned", "flat"])
 def daily(
-    request: pytest.FixtureRequest, spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., Stamp]
+    request: pytest.FixtureRequest, spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., CommitInfo]
 ) -> Daily:
     return Daily(spark, table(partitioned_by=request.param), stamp)
 
@@ -194,7 +194,7 @@ def test_a_key_moves_between_partitions_of_one_run_or_is_another_key_in_each(dai
 
 
 def test_a_partition_lets_a_key_go_before_another_takes_it(
-    spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., Stamp]
+    spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., CommitInfo]
 ) -> None:
     rule = MergeRule(("id",), vanished="delete")
     days = table(partitioned_by=("day",))
@@ -212,7 +212,7 @@ def test_a_partition_lets_a_key_go_before_another_takes_it(
 
 
 def test_a_personal_key_in_another_partition_is_not_shown(
-    spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., Stamp]
+    spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., CommitInfo]
 ) -> None:
     daily = Daily(spark, table(contract=Contract.of(Sales)), stamp)
     with pytest.raises(KeyElsewhere) as caught:

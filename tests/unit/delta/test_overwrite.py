@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from de_resources.delta.slices import Box, Members, Slice, make_slice
-from de_resources.delta.table import Stamp, Table
+from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.overwrite import append, replace
 
 pytestmark = pytest.mark.pattern("data_overwrite")
 
 MakeTable = Callable[..., Table]
-MakeStamp = Callable[..., Stamp]
+MakeStamp = Callable[..., CommitInfo]
 
 
 def slice_of(*keys: str) -> Slice:

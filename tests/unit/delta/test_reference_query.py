@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from de_resources.delta.log import TableLog
 from de_resources.delta.maintenance.reference_query import ContentChanged, Sample, compare, sample_of
-from de_resources.delta.table import Stamp, Table
+from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.overwrite import append
 
 pytestmark = pytest.mark.pattern("compactor")
@@ -20,7 +20,7 @@ EVERYTHING = Sample((), ((),))
 
 
 def test_versions_with_other_rows_are_told_apart_and_named(
-    spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., Stamp]
+    spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., CommitInfo]
 ) -> None:
     rows = table()
     for values in (["a", "b"], ["c"]):

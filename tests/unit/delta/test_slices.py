@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from de_resources.delta.slices import Box, Slice, Stretch, UnusablePartitionColumn, make_slice
+from de_resources.delta.slices import Box, OffsetRange, Slice, UnusablePartitionColumn, make_slice
 from de_resources.errors import PermanentError
 
 ZONES = ["UTC", "Europe/Warsaw", "America/New_York", "Africa/Cairo", "Australia/Lord_Howe", "Asia/Kathmandu"]
@@ -206,7 +206,7 @@ def test_a_column_of_any_name_carries_partitions() -> None:
 
 
 def test_a_stretch_of_a_stream_goes_from_the_last_position_to_the_newest_and_is_named_in_full() -> None:
-    stretch = Stretch.of("shard", "number", {2: 9, 0: 5, 1: 7}, {0: 3, 1: 6, 4: 4})
+    stretch = OffsetRange.of("shard", "number", {2: 9, 0: 5, 1: 7}, {0: 3, 1: 6, 4: 4})
     assert stretch.describe() == "0:4-5, 1:7-7, 2:0-9", (
         "two stretches with one name would pass for a retry of each other"
     )

@@ -19,17 +19,17 @@ from pyspark.sql import SparkSession
 
 from de_resources.delta.log import TableLog
 from de_resources.delta.maintenance import compact, vacuum
-from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.merge import MergeRule, UnmergeableRows
 from de_resources.delta.write.merge_state import MergeState, ReplayFirst
 from de_resources.delta.write.stateful_merge import merge, read
-from de_resources.delta.write.stateful_plan import Basis, StateGone, StateMoved, Turn, WouldUndo
+from de_resources.delta.write.stateful_plan import PartitionRun, ReadState, StateGone, StateMoved, WouldUndo
 
 pytestmark = pytest.mark.pattern("stateful_merger")
 
 MakeTable = Callable[..., Table]
-MakeStamp = Callable[..., Stamp]
+MakeStamp = Callable[..., CommitInfo]
 Row = tuple[int | None, str, bool]
 
 WRITER = "silver/rows"
@@ -59,7 +59,7 @@ class History:
             frame,
             self.stamp(run, DAYS[day - 1]),
             rule=RULE,
-            turn=Turn(DAYS[day - 1], DAYS, **turn),
+            turn=PartitionRun(DAYS[day - 1], DAYS, **turn),
         )
 
     def fill(self, days: Iterable[int]) -> None:
@@ -267,7 +267,7 @@ def test_a_table_that_is_not_there_is_a_basis_as_well(history: History) -> None:
     columns = history.table.read(history.spark).schema
     nothing, basis = read(history.spark, missing, WRITER, [DAYS[0]], DAYS, if_missing=columns)
     assert nothing.collect() == []
-    assert basis == Basis(DAYS[0], None)
+    assert basis == ReadState(DAYS[0], None)
     assert read(history.spark, missing, WRITER, [], DAYS, if_missing=columns)[1] is None
     # Somebody made it since.
     with pytest.raises(StateMoved):

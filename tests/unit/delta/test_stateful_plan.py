@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 from de_resources.delta.log import Commit
 from de_resources.delta.log.versions import HOUSEKEEPING, VersionUnreadable
 from de_resources.delta.write.merge_state import Entry, MergeState, ReplayFirst
-from de_resources.delta.write.stateful_plan import Basis, Plan, StateGone, StateMoved, Turn, WouldUndo, planned
+from de_resources.delta.write.stateful_plan import (
+    MergePlan,
+    PartitionRun,
+    ReadState,
+    StateGone,
+    StateMoved,
+    WouldUndo,
+    planned,
+)
 
 pytestmark = pytest.mark.pattern("stateful_merger")
 
@@ -38,7 +46,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Told:
+class TableState:
     """What is in the table by the list, and which partitions have to come back."""
 
     events: tuple[Event, ...] = ()
@@ -76,7 +84,7 @@ class Life:
     def __init__(self) -> None:
         self.commits = [Commit(0, "CREATE TABLE", {}, {})]
         self.versions: list[Rows] = [{}]
-        self.told = [Told()]
+        self.told = [TableState()]
         self.oldest = 0
 
     # What a plan asks of a table.
@@ -102,7 +110,7 @@ class Life:
         return MergeState.after(self.commits, WRITER)
 
     def commit(
-        self, operation: str, rows: Rows, told: Told, stamp: dict[str, Any] | None = None, **options: Any
+        self, operation: str, rows: Rows, told: TableState, stamp: dict[str, Any] | None = None, **options: Any
     ) -> None:
         self.commits.append(Commit(self.head + 1, operation, {}, stamp or {}, options))
         self.versions.append(rows)
@@ -111,8 +119,8 @@ class Life:
     def stamp(self, facts: dict[str, Any], key: str) -> dict[str, Any]:
         return {"writer": WRITER, "slice": key, "origin": f"run {self.head + 1}", **facts}
 
-    def plan(self, key: str, **turn: Any) -> Plan:
-        return planned(self.state, Turn(key, ORDER, **turn), WRITER, self)
+    def plan(self, key: str, **turn: Any) -> MergePlan:
+        return planned(self.state, PartitionRun(key, ORDER, **turn), WRITER, self)
 
     def run(self, key: str, puts: Rows, *, dies: bool = False, **turn: Any) -> None:
         """What `stateful_merge.merge` does with a plan. `dies`: after the table was taken back."""
@@ -122,14 +130,14 @@ class Life:
         rows = self.versions[-1]
         if plan.clear:
             rows = {}
-            self.commit("DELETE", rows, Told(kept, out), self.stamp(plan.taking_back, key))
+            self.commit("DELETE", rows, TableState(kept, out), self.stamp(plan.taking_back, key))
         elif plan.back_to is not None:
             rows = self.versions[plan.back_to]
             stamp = self.stamp(plan.taking_back, key)
-            self.commit("RESTORE", rows, Told(kept, out), stamp, version=str(plan.back_to))
+            self.commit("RESTORE", rows, TableState(kept, out), stamp, version=str(plan.back_to))
         if dies and (plan.clear or plan.back_to is not None):
             return
-        told = Told((*kept, Event(self.head + 1, key, puts)), out - {key})
+        told = TableState((*kept, Event(self.head + 1, key, puts)), out - {key})
         self.commit("MERGE", rows | puts, told, self.stamp(plan.merging, key))
 
     # What others do.
@@ -152,7 +160,7 @@ class Life:
         """A person restores the table: as it was then, and what came in since is to come back."""
         then, now = self.told[version], self.told[-1]
         out = then.out | (set(now.keys) - set(then.keys))
-        self.commit("RESTORE", self.versions[version], Told(then.events, frozenset(out)), version=version)
+        self.commit("RESTORE", self.versions[version], TableState(then.events, frozenset(out)), version=version)
 
     # Both halves.
 
@@ -171,14 +179,14 @@ class Life:
             else:
                 self._read(state, told, key)
 
-    def _read(self, state: MergeState, told: Told, key: str) -> None:
+    def _read(self, state: MergeState, told: TableState, key: str) -> None:
         entry, last = state.as_of(key, ORDER, WRITER), told.after(key)
         assert (entry and entry.version) == (last and last.version)
         if entry and last:
             following = next((n for n, e in enumerate(told.events) if e.key and e.key > key), len(told.events))
-            assert self.versions[state.end_of(entry)] == Told(told.events[:following]).rows
+            assert self.versions[state.end_of(entry)] == TableState(told.events[:following]).rows
 
-    def refusal(self, key: str, undo: int, basis: Basis | None) -> type[Exception] | None:
+    def refusal(self, key: str, undo: int, basis: ReadState | None) -> type[Exception] | None:
         """What the list says a run of the partition has to be refused with."""
         told, kept = self.told[-1], self.told[-1].before(key)
         if basis is not None:
@@ -224,7 +232,7 @@ def steps() -> st.SearchStrategy[list[tuple[Any, ...]]]:
 @given(steps())
 def test_whatever_happens_the_log_and_a_plain_list_tell_the_same(found: list[tuple[Any, ...]]) -> None:
     life = Life()
-    basis: Basis | None = None
+    basis: ReadState | None = None
     for kind, *what in found:
         if kind == "run":
             key, puts, dies, undoes, computed = what
@@ -245,7 +253,7 @@ def test_whatever_happens_the_log_and_a_plain_list_tell_the_same(found: list[tup
         elif kind == "restore":
             life.restore(what[0] % (life.head + 1))
         elif kind == "read" and not any(k <= what[0] for k in life.told[-1].out):
-            basis = Basis(what[0], life.state.as_of(what[0], ORDER, WRITER))
+            basis = ReadState(what[0], life.state.as_of(what[0], ORDER, WRITER))
         elif kind == "vacuum":
             life.vacuum()
         life.agree()
@@ -287,7 +295,7 @@ def test_a_normal_run_takes_nothing_back_and_a_rerun_goes_exactly_before_the_par
         assert (life.plan(key).back_to, life.plan(key).clear) == (None, False)
         life.run(key, {1: key})
     life.housekeeping("OPTIMIZE")
-    assert life.plan(ORDER[4]) == Plan(kept=life.state.entries, awaited=(), replay=())
+    assert life.plan(ORDER[4]) == MergePlan(kept=life.state.entries, awaited=(), replay=())
     again = life.plan(ORDER[2])
     assert (again.back_to, again.after) == (2, Entry(ORDER[1], 2, "run 2"))
     assert (again.awaited, again.replay) == (ORDER[2:4], ORDER[3:4])
@@ -314,12 +322,12 @@ def test_a_log_that_no_longer_reaches_back_refuses_old_partitions_and_takes_new_
         life.run(key, {1: key})
     state = MergeState.after(life.commits[3:], WRITER)
     assert (state.complete, [e.key for e in state.entries]) == (False, [ORDER[2]])
-    assert planned(state, Turn(ORDER[3], ORDER), WRITER, life).after == state.entries[0]
+    assert planned(state, PartitionRun(ORDER[3], ORDER), WRITER, life).after == state.entries[0]
     for key in ORDER[1:3]:
         with pytest.raises(StateGone, match="the log no longer tells which partitions") as caught:
-            planned(state, Turn(key, ORDER), WRITER, life)
+            planned(state, PartitionRun(key, ORDER), WRITER, life)
         assert caught.value.first == ORDER[0]
-    assert planned(state, Turn(ORDER[0], ORDER), WRITER, life).clear
+    assert planned(state, PartitionRun(ORDER[0], ORDER), WRITER, life).clear
     life.run(ORDER[0], {1: "anew"})
     cleared = MergeState.after(life.commits[3:], WRITER)
     assert (cleared.complete, cleared.replay) == (True, ORDER[1:3])
@@ -330,7 +338,7 @@ def test_a_restore_that_nobody_can_place_leaves_only_the_first_partition() -> No
     life = Life()
     for key in ORDER[:2]:
         life.run(key, {1: key})
-    life.commit("RESTORE", {}, Told(), timestamp="2024-01-01")
+    life.commit("RESTORE", {}, TableState(), timestamp="2024-01-01")
     assert (life.state.entries, life.state.complete, [c.version for c in life.state.foreign]) == ((), False, [3])
     with pytest.raises(StateGone):
         life.plan(ORDER[1])
@@ -357,7 +365,7 @@ def test_what_others_changed_is_named_with_the_tag_that_lets_it_be_undone() -> N
 @pytest.mark.parametrize(("past", "clears"), [({1: "a"}, True), ({}, False)], ids=["rows", "no rows"])
 def test_the_first_partition_clears_a_table_that_holds_rows_of_nobody(past: Rows, clears: bool) -> None:
     life = Life()
-    life.commit("WRITE", past, Told((Event(1, None, past),)))
+    life.commit("WRITE", past, TableState((Event(1, None, past),)))
     assert life.plan(ORDER[0], undo=1).clear == clears
     assert not life.plan(ORDER[1]).clear
-    assert planned(MergeState(), Turn(ORDER[0], ORDER), WRITER, None) == Plan((), (), ())
+    assert planned(MergeState(), PartitionRun(ORDER[0], ORDER), WRITER, None) == MergePlan((), (), ())

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from de_resources.contract import Contract
 from de_resources.contract.rules import Rule
 from de_resources.delta.maintenance.restore import READS_POSITIONS, WouldLoseRecords, restore
-from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write import stream
 
 pytestmark = pytest.mark.pattern("checkpointer")
@@ -34,14 +34,14 @@ class Inbox:
     def drain(self) -> Written:
         run = uuid4().hex
         lines = self.spark.readStream.schema("n long").option("maxFilesPerTrigger", 1).json(str(self.folder))
-        return stream.drain(self.spark, self.table, lines, stamp(run))
+        return stream.run_available_now(self.spark, self.table, lines, stamp(run))
 
     def rows(self) -> list[int]:
         return sorted(row.n for row in self.table.read(self.spark).collect())
 
 
-def stamp(run: str) -> Stamp:
-    return Stamp("bronze.inbox", "append", "all", run, run, run)
+def stamp(run: str) -> CommitInfo:
+    return CommitInfo("bronze.inbox", "append", "all", run, run, run)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_no_table_goes_back_behind_its_streams_position(inbox: Inbox) -> None:
 def test_nor_behind_positions_that_another_table_keeps(spark: SparkSession, lake: Path) -> None:
     table = Table("silver.live", str(lake / "live"))
     for run in "ab":
-        text = Stamp("silver.live", "live", "0:0-1", run, run, run, facts=READS_POSITIONS).text()
+        text = CommitInfo("silver.live", "live", "0:0-1", run, run, run, facts=READS_POSITIONS).text()
         spark.range(2).write.format("delta").mode("append").option("userMetadata", text).save(table.uri)
     with pytest.raises(WouldLoseRecords, match="tables that the same asset writes"):
         restore(spark, table, 0, stamp("back"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from de_resources.delta.maintenance.tombstones import CannotForget, Forgetting, forget
-from de_resources.delta.table import Stamp, Table
+from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.merge import MergeRule, merge
 
 pytestmark = pytest.mark.pattern("merger")
@@ -28,7 +28,7 @@ Change = tuple[int, datetime, bool]
 class Accounts:
     """A table of changes, merged and tidied at given times."""
 
-    def __init__(self, spark: SparkSession, table: Table, stamp: Callable[..., Stamp]) -> None:
+    def __init__(self, spark: SparkSession, table: Table, stamp: Callable[..., CommitInfo]) -> None:
         self.spark, self.table, self.stamp = spark, table, stamp
 
     def merge(self, changes: list[Change]) -> None:
@@ -44,7 +44,7 @@ class Accounts:
 
 
 @pytest.fixture
-def accounts(spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., Stamp]) -> Accounts:
+def accounts(spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., CommitInfo]) -> Accounts:
     return Accounts(spark, table("accounts"), stamp)
 
 
@@ -64,7 +64,7 @@ def test_what_was_deleted_long_enough_ago_goes_and_nothing_else(accounts: Accoun
 @settings(max_examples=4)
 @given(st.integers(0, 10_000))
 def test_batches_that_come_within_the_time_give_the_same_table_in_any_order(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, stamp: Callable[..., Stamp], seed: int
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, stamp: Callable[..., CommitInfo], seed: int
 ) -> None:
     """Each change comes up to two days after it happened; deleted rows are forgotten after every batch."""
     chance = random.Random(seed)  # noqa: S311

@@ -10,7 +10,7 @@ import pytest
 from dagster_delta import WriteMode
 from pyspark.sql import SparkSession
 
-from de_resources.delta.table import Stamp, Table, Written
+from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write.modes import BY_MODE
 from de_resources.delta.write.request import WriteRequest
 from de_resources.delta.write.writer import Write, Writer, Writers, writers_of
@@ -55,7 +55,7 @@ NAMED = [f"{__name__}:Outer", f"{__name__}:Inner"]
 
 
 @pytest.fixture
-def request_(spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., Stamp]) -> WriteRequest:
+def request_(spark: SparkSession, table: Callable[..., Table], stamp: Callable[..., CommitInfo]) -> WriteRequest:
     return WriteRequest(spark, spark.range(3), table(), None, stamp())
 
 

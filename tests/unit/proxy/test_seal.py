@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from de_resources.proxy.seal import remove, seal
+from de_resources.proxy.seal import make_immutable, remove
 
 pytestmark = pytest.mark.pattern("proxy")
 
@@ -53,7 +53,7 @@ def folder() -> Iterator[Path]:
     table = outer / "version"
     write_deltalake(table, ROWS)
     _give_away(table)
-    seal(table)
+    make_immutable(table)
     yield table
     remove(table)
     shutil.rmtree(outer)
@@ -101,7 +101,7 @@ def test_any_delta_writer_is_refused_whoever_asks(folder: Path, attempt: str) ->
 
 def test_sealing_again_changes_nothing(folder: Path) -> None:
     version = DeltaTable(folder).version()
-    assert seal(folder) == version == DeltaTable(folder).version()
+    assert make_immutable(folder) == version == DeltaTable(folder).version()
 
 
 def test_a_sealed_version_can_be_removed_and_removed_again(folder: Path) -> None:

@@ -15,7 +15,7 @@ from de_assets.cli.summary import behind_a_manifest
 from de_resources.delta.write.crash_points import at
 from de_resources.errors import PermanentError
 from de_resources.proxy.manifest import Manifest, Version
-from de_resources.proxy.retention import Promise, retain, retained
+from de_resources.proxy.retention import RetentionPolicy, retain, retained
 from de_resources.proxy.store import NoSuchManifest, VersionMissing, VersionStore, create
 from de_resources.proxy.switching import NothingPublished, UnknownPartition, publish, roll_back
 
@@ -144,7 +144,7 @@ def test_readers_of_many_switches_never_miss_the_manifest_nor_see_half_of_one(st
         readers = [pool.submit(look) for _ in range(2)]
         for i in range(1, 51):
             show(store, f"v{i}", "a", "b")
-            retain(store, Promise(keep=1, age=timedelta()), NOON)
+            retain(store, RetentionPolicy(keep=1, age=timedelta()), NOON)
         done.set()
         for reader in readers:
             reader.result()
@@ -218,39 +218,39 @@ def history(*hours: float) -> list[Manifest]:
 @pytest.mark.parametrize(
     ("promise", "kept"),
     [
-        (Promise(keep=1, age=timedelta()), [4]),
-        (Promise(keep=2, age=timedelta()), [3, 4]),
+        (RetentionPolicy(keep=1, age=timedelta()), [4]),
+        (RetentionPolicy(keep=2, age=timedelta()), [3, 4]),
         # The second state came long ago, but was live until five hours ago.
-        (Promise(keep=1, age=timedelta(hours=6)), [2, 3, 4]),
-        (Promise(keep=3, age=timedelta(hours=1)), [2, 3, 4]),
-        (Promise(keep=1, age=FOREVER), [1, 2, 3, 4]),
+        (RetentionPolicy(keep=1, age=timedelta(hours=6)), [2, 3, 4]),
+        (RetentionPolicy(keep=3, age=timedelta(hours=1)), [2, 3, 4]),
+        (RetentionPolicy(keep=1, age=FOREVER), [1, 2, 3, 4]),
     ],
     ids=["live only", "by count", "by age", "the more generous one", "all"],
 )
-def test_states_stay_by_count_or_by_age(promise: Promise, kept: list[int]) -> None:
+def test_states_stay_by_count_or_by_age(promise: RetentionPolicy, kept: list[int]) -> None:
     assert [m.number for m in retained(history(900, 800, 5, 2), promise, NOON)] == kept
 
 
 def test_an_old_live_state_stays() -> None:
-    assert [m.number for m in retained(history(90000), Promise(1, timedelta()), NOON)] == [1]
+    assert [m.number for m in retained(history(90000), RetentionPolicy(1, timedelta()), NOON)] == [1]
 
 
 @pytest.mark.parametrize("promise", [{"keep": 0}, {"age": timedelta(days=-1)}], ids=["no state", "the future"])
 def test_a_promise_that_would_remove_the_live_state_is_refused(promise: dict[str, int]) -> None:
     with pytest.raises(PermanentError, match="at least the live one"):
-        Promise(**promise)  # type: ignore[arg-type]
+        RetentionPolicy(**promise)  # type: ignore[arg-type]
 
 
 def test_retention_removes_what_no_kept_state_needs(store: VersionStore) -> None:
     show(store, "v1", "a", "b")
     show(store, "v2", "b")
     show(store, "v3", "b")
-    removed = retain(store, Promise(keep=1, age=timedelta()), NOON)
+    removed = retain(store, RetentionPolicy(keep=1, age=timedelta()), NOON)
     # The oldest version is still live for the day `a`.
     assert (removed.manifests, removed.versions) == ((1, 2), ("v2",))
     assert {v.id for v in store.complete_versions()} == {"v1", "v3"}
     assert not (store.versions_folder / "v2").exists()
-    assert retain(store, Promise(keep=1, age=timedelta()), NOON).versions == ()
+    assert retain(store, RetentionPolicy(keep=1, age=timedelta()), NOON).versions == ()
     assert show(store, "v4", "a").number == 4
 
 
@@ -258,7 +258,7 @@ def test_what_waits_for_its_switch_stays_and_what_a_dead_run_left_goes(store: Ve
     show(store, "v1", "a")
     complete(store, "waits", "a")
     (store.versions_folder / "half").mkdir()
-    promise, tomorrow = Promise(keep=1, age=timedelta()), datetime.now(UTC) + timedelta(days=2)
+    promise, tomorrow = RetentionPolicy(keep=1, age=timedelta()), datetime.now(UTC) + timedelta(days=2)
     assert retain(store, promise, NOON) == retain(store, promise, NOON)
     assert store.complete("waits") is not None
     removed = retain(store, promise, tomorrow)

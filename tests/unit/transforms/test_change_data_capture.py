@@ -14,7 +14,7 @@ from de_assets.bronze.users_changes import understood_or_explained
 from de_assets.transforms.idempotency.slowly_changing_dimension import versions
 from de_assets.transforms.ingestion.change_data_capture import CLOCKS_DIFFER, in_log_order, with_truncations
 from de_resources.capture.envelope import Origin, records, snapshot_record, truncation
-from de_resources.capture.pgoutput import Change, Relation
+from de_resources.capture.pgoutput import Relation, RowChange
 
 pytestmark = pytest.mark.pattern("change_data_capture")
 
@@ -40,7 +40,7 @@ def produced(*changes: tuple[str, dict[str, str] | None, dict[str, str] | None, 
         record.value
         for lsn, (operation, before, after, event_time) in enumerate(changes, start=1)
         for record in records(
-            Change(TABLE, operation, before, after), ["id"], Origin(lsn, COMMITTED, lsn, event_time), 0
+            RowChange(TABLE, operation, before, after), ["id"], Origin(lsn, COMMITTED, lsn, event_time), 0
         )
     ]
 

@@ -63,7 +63,7 @@ def plain(metadata: Any) -> dict[str, Any]:
 def test_the_account_of_a_frame_is_the_count_by_hand(spark: SparkSession) -> None:
     filtered = intercept(spark.createDataFrame(ROWS, SCHEMA), CONDITIONS)
     kept = filtered.frame.collect()
-    assert {key: plain(value) for key, value in filtered.tell().items()} == {None: told(by_hand(ROWS))}
+    assert {key: plain(value) for key, value in filtered.metadata().items()} == {None: told(by_hand(ROWS))}
     assert {(r.n, r["name"]) for r in kept} == {(2, "y"), (4, "y")}
 
 
@@ -71,14 +71,14 @@ def test_a_window_has_its_own_account(spark: SparkSession) -> None:
     filtered = intercept(spark.createDataFrame(ROWS, SCHEMA).repartition(5), CONDITIONS, window="at")
     filtered.frame.collect()
     expected = {h.replace(tzinfo=UTC): told(by_hand([r for r in ROWS if r[0] == h])) for h in HOURS}
-    assert {key: plain(value) for key, value in filtered.tell().items()} == expected
+    assert {key: plain(value) for key, value in filtered.metadata().items()} == expected
 
 
 def test_a_row_is_removed_once_whatever_the_order_and_null_is_neither(spark: SparkSession) -> None:
     for names in (list(CONDITIONS), list(CONDITIONS)[::-1]):
         filtered = intercept(spark.createDataFrame(ROWS, SCHEMA), {name: CONDITIONS[name] for name in names})
         kept = len(filtered.frame.collect())
-        account = plain(filtered.tell()[None])
+        account = plain(filtered.metadata()[None])
         removed = account["filter/conditions"]
         assert account["filter/rows_in"] == len(ROWS) == kept + sum(r["first"] for r in removed.values())
         assert account["filter/rows_kept"] == kept
@@ -88,14 +88,14 @@ def test_a_row_is_removed_once_whatever_the_order_and_null_is_neither(spark: Spa
 def test_nothing_in_nothing_told(spark: SparkSession) -> None:
     filtered = intercept(spark.createDataFrame([], SCHEMA), CONDITIONS, window="at")
     assert filtered.frame.collect() == []
-    assert filtered.tell() == {}
+    assert filtered.metadata() == {}
 
 
 def test_a_window_into_which_nothing_came_has_an_account_of_zeros(spark: SparkSession) -> None:
     quiet = datetime(2024, 10, 10, 23, tzinfo=UTC)
     filtered = intercept(spark.createDataFrame(ROWS, SCHEMA), CONDITIONS, window="at", expected=[quiet])
     filtered.frame.count()
-    found = {hour: plain(metadata) for hour, metadata in filtered.tell().items()}
+    found = {hour: plain(metadata) for hour, metadata in filtered.metadata().items()}
     by_hour = {hour: told(by_hand([row for row in ROWS if row[0] == hour])) for hour in HOURS}
     assert found == {
         **{hour.replace(tzinfo=UTC): account for hour, account in by_hour.items()},
@@ -118,7 +118,7 @@ def test_the_most_conditions_are_counted_exactly_in_windows_of_our_century_and_m
         spark.createDataFrame(rows, SCHEMA), {name: f"n <> {n}" for n, name in enumerate(names)}, window="at"
     )
     assert filtered.frame.collect() == []
-    ((window, account),) = filtered.tell().items()
+    ((window, account),) = filtered.metadata().items()
     assert window == far.replace(tzinfo=UTC)
     assert plain(account)["filter/conditions"] == {name: {"first": 1, "alone": 1, "unknown": 0} for name in names}
     with pytest.raises(ValueError, match="at most"):
@@ -197,7 +197,7 @@ def fails_at_first(n):
 
 filtered = intercept(spark.range(0, 4000, 1, 4), {"even": "id % 2 = 0"})
 rows = filtered.frame.select(fails_at_first("id").alias("n")).where("n >= 0")
-print(json.dumps({"kept": len(rows.collect()), "tried": tried.value, "rows_in": filtered.tell()[None]["filter/rows_in"]}))
+print(json.dumps({"kept": len(rows.collect()), "tried": tried.value, "rows_in": filtered.metadata()[None]["filter/rows_in"]}))
 """
 
 

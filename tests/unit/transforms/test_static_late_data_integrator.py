@@ -40,7 +40,7 @@ def integrated(spark: SparkSession, *days: int) -> tuple[set[str], dict[int, int
         window_days=WINDOW,
     )
     rows = {f"{row.id}{' *' if row.is_late else ''}" for row in told.frame.collect()}
-    return rows, {start.day: metadata["late/ignored"] for start, metadata in told.tell().items() if start}
+    return rows, {start.day: metadata["late/ignored"] for start, metadata in told.metadata().items() if start}
 
 
 def test_a_day_has_what_came_on_time_and_what_came_late_within_the_window(spark: SparkSession) -> None:
@@ -67,7 +67,7 @@ def test_where_nothing_came_nothing_was_ignored(spark: SparkSession) -> None:
         window_days=WINDOW,
     )
     told.frame.groupBy("event_date").count().write.format("noop").mode("overwrite").save()
-    assert told.tell() == {datetime(2026, 1, 5, tzinfo=UTC): {"late/ignored": 0}}
+    assert told.metadata() == {datetime(2026, 1, 5, tzinfo=UTC): {"late/ignored": 0}}
 
 
 def test_days_computed_together_are_the_days_computed_apart(spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ from de_assets.transforms.error_management.stream_judge import (
     VERDICT,
     VERDICTS,
     Extent,
-    Rule,
+    RecordRule,
     State,
     judge,
     next_state,
@@ -23,7 +23,7 @@ from de_assets.transforms.error_management.stream_judge import (
 from de_assets.transforms.error_management.watermark import Across, Future, Lateness, Stream
 
 STREAM = Stream("source", "position", "arrived", "event")
-RULE = Rule(
+RULE = RecordRule(
     STREAM, Lateness(timedelta(minutes=30)), key=("id",), remember=timedelta(minutes=30), understood="event IS NOT NULL"
 )
 RECORDS = "source INT, position LONG, arrived LONG, event LONG, id STRING"
@@ -41,7 +41,7 @@ def clock(text: str) -> int:
 class Judge:
     """Runs over a stream, each from the state that the one before has left."""
 
-    def __init__(self, spark: SparkSession, rule: Rule = RULE) -> None:
+    def __init__(self, spark: SparkSession, rule: RecordRule = RULE) -> None:
         self.spark, self.rule = spark, rule
         self.state = spark.createDataFrame([], STATE)
         self.found: dict[tuple[int, int], str] = {}
