@@ -15,7 +15,9 @@ PATTERN ?=
 TIMINGS := .de/timings
 # What shares expensive fixtures stays in one process; the order of the groups is the one of `tests/grouping.py`.
 PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
-CHOSEN = $(if $(PATTERN),--pattern '$(PATTERN)')
+# The whole suite leaves the long proofs of `tests/long_proofs.yaml` to `make soak`; ALL=1 has them here.
+ALL ?=
+CHOSEN = $(if $(PATTERN),--pattern '$(PATTERN)',$(if $(ALL),,--short))
 # A pattern may have tests in one of the two calls only: "no tests" (5) is an error of the whole suite alone.
 MAY_BE_EMPTY = $(if $(PATTERN),|| [ $$? = 5 ])
 # Long proofs with seeds; the same seed goes on where it stopped.
@@ -54,17 +56,17 @@ run: setup       ## Start services, feed them, materialise the graph, serve the 
 	@$(BIN)/de run $(if $(LOG),--log "$(LOG)") $(ARGS)
 
 # Classic and Connect sessions do not live in one process, hence two calls.
-test: setup      ## Run the whole suite on WORKERS processes (one per core, 2 to 4), or one pattern's tests: PATTERN=merger
+test: setup      ## Run the suite on WORKERS processes (one per core, 2 to 4); PATTERN=merger: what proves it; ALL=1: long proofs too
 	@rm -rf $(TIMINGS)
 	DE_TEST_TIMINGS=$(TIMINGS)/engine $(BIN)/pytest $(PARALLEL) $(CHOSEN) tests/unit tests/graph tests/faults $(MAY_BE_EMPTY)
 	DE_TEST_TIMINGS=$(TIMINGS)/services $(BIN)/pytest $(PARALLEL) $(CHOSEN) tests/services tests/ui $(MAY_BE_EMPTY)
 	@$(BIN)/python tests/timings.py $(TIMINGS) .de/test-report
 
 test-unit: setup ## Run the part that starts no service and fills no lake
-	$(BIN)/pytest $(PARALLEL) tests/unit
+	$(BIN)/pytest $(PARALLEL) --short tests/unit
 
 soak: setup      ## Repeat the long proofs with ever new seeds: MINUTES=10 SEED=0; the same call goes on where it stopped
-	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/soak
+	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/soak tests/unit tests/graph tests/faults
 	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/services
 	@[ $(MINUTES) -lt 30 ] || $(BIN)/pytest --soak 1 --seed $(SEED) tests/ui
 

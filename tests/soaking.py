@@ -1,6 +1,7 @@
 """Long proofs with seeds: `make soak MINUTES=10 SEED=7` repeats every test that asks for `soak_seed`, each time with another
-seed, until the time is up. They are no part of any other run. The seed also says whose turn is first, so that short calls
-with many seeds come to all of them.
+seed, until the time is up. They are no part of any other run. Tests without a seed that `make test` leaves out
+(`long_proofs`) have their turn among them. The seed also says whose turn is first, so that short calls with many seeds come
+to all of them.
 
 Every seed follows from the one that was given, the test and its round, so that the same call makes the same rounds. Where it
 stopped is kept in `.de/soak.json`: the same call goes on there. A failure names the command that repeats it.
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_proofs import is_long
 
 STATE = Path(__file__).resolve().parent.parent / ".de" / "soak.json"
 _SEED = pytest.StashKey[int]()
@@ -32,11 +34,17 @@ def _is_soaking(config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The long proofs and nothing else, or everything else."""
-    wanted = _is_soaking(config)
-    chosen = [item for item in items if ("soak_seed" in getattr(item, "fixturenames", ())) is wanted]
+    """The long proofs and nothing else; or everything else, and those that have no seed."""
+    if _is_soaking(config):
+        chosen = [item for item in items if _has_seed(item) or is_long(item)]
+    else:
+        chosen = [item for item in items if not _has_seed(item)]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
+
+
+def _has_seed(item: pytest.Item) -> bool:
+    return "soak_seed" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture
