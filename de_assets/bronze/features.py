@@ -22,7 +22,8 @@ from de_assets.sources.trigger import EVENT, PUSH, trigger_tags
 from de_checks.contract import contract_check
 from de_resources.contract import Contract
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.reader import Record, read_topic, records_at
+from de_resources.kafka.reader import read_topic, records_at
+from de_resources.kafka.topic import Record
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 

@@ -27,11 +27,12 @@ from de_checks.patterns import carries
 from de_resources.contract import Contract
 from de_resources.errors import PermanentError
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.append_log import AppendLog, from_milliseconds
+from de_resources.kafka.append_log import AppendLog
 from de_resources.kafka.checkpoints import Checkpoint, GroupCheckpoints
 from de_resources.kafka.consumer import Consumed, Increment, consume
 from de_resources.kafka.increments import by_time
 from de_resources.kafka.stream import placed, topic_slice
+from de_resources.kafka.topic import from_milliseconds
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.upsert import create_if_missing, exists, keyed_relation, upsert
 from de_resources.retries import RETRY_TRANSIENT

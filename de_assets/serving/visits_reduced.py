@@ -18,9 +18,9 @@ from de_assets.transforms.error_management.visit_parser import ERROR, parse_visi
 from de_resources.contract import Contract
 from de_resources.delta.write.stream import CHECKPOINT
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.output import TopicOutput
 from de_resources.kafka.sink import write_available_now
 from de_resources.kafka.stream import topic_stream
-from de_resources.kafka.writer import TopicOutput
 from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine

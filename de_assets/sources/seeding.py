@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from de_assets.calendar import Calendar, Origin, Recorded
 from de_assets.sources.access_log import AccessLogReport, land_access_log
@@ -29,6 +29,7 @@ from de_assets.sources.topics import FEATURES, TOPICS, VISITS
 from de_resources.capture import prepare
 from de_resources.errors import PermanentError
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.topic import Topic
 from de_resources.local.endpoints import ServiceUnavailable
 from de_resources.postgres import PostgresDatabase
 from de_resources.secrets import Secrets
@@ -194,9 +195,4 @@ def _feed_once(broker: KafkaBroker, topic: str, messages: Iterable[VisitMessage]
 
 
 def _holds_records(broker: KafkaBroker, topic: str) -> bool:
-    consumer = Consumer({**broker.client_config(), "group.id": "seeding", "enable.auto.commit": False})
-    try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        return any(consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] > 0 for p in partitions)
-    finally:
-        consumer.close()
+    return any(Topic(broker.client_config(), topic).ends().values())

@@ -17,7 +17,7 @@ from de_assets.sources.topics import STAGING_VISITS, VISITS
 from de_assets.staging.replica import replica
 from de_checks.digest import Digests, digest_check
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.layout import Topic
+from de_resources.kafka.topic import Topic
 from de_resources.replication.topic import replicate_topic, replicated_to
 from de_resources.replication.topic_digest import topic_digests
 from de_resources.retries import RETRY_TRANSIENT

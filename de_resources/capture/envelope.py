@@ -46,7 +46,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Record:
+class ChangeRecord:
     """What is produced; no `value` is a tombstone."""
 
     position: Position
@@ -54,7 +54,7 @@ class Record:
     value: bytes | None
 
 
-def records(change: RowChange, key: Sequence[str], origin: Origin, sequence: int) -> Iterator[Record]:
+def records(change: RowChange, key: Sequence[str], origin: Origin, sequence: int) -> Iterator[ChangeRecord]:
     """The records of one change, numbered from `sequence`. A change of the primary key is a deletion and a creation."""
     before, after = change.before, change.after
     if after is None:
@@ -70,18 +70,22 @@ def records(change: RowChange, key: Sequence[str], origin: Origin, sequence: int
     yield _record(operation, change.relation, before, full, key, origin, sequence)
 
 
-def snapshot_record(relation: Relation, row: Row, key: Sequence[str], origin: Origin, sequence: int) -> Record:
+def snapshot_record(relation: Relation, row: Row, key: Sequence[str], origin: Origin, sequence: int) -> ChangeRecord:
     """A row that was there before the capture began."""
     return _record("r", relation, None, row, key, replace(origin, snapshot=True), sequence)
 
 
-def truncation(relation: Relation, origin: Origin, sequence: int) -> Record:
+def truncation(relation: Relation, origin: Origin, sequence: int) -> ChangeRecord:
     """All rows of a table that were told before are gone; keyed by the table. A snapshot begins with one."""
     key = json.dumps({"truncated": relation.name}).encode()
-    return Record(Position(origin.commit_lsn, sequence), key, _value("t", relation, None, None, origin, sequence, []))
+    return ChangeRecord(
+        Position(origin.commit_lsn, sequence), key, _value("t", relation, None, None, origin, sequence, [])
+    )
 
 
-def _deletion(relation: Relation, before: Row, key: Sequence[str], origin: Origin, sequence: int) -> Iterator[Record]:
+def _deletion(
+    relation: Relation, before: Row, key: Sequence[str], origin: Origin, sequence: int
+) -> Iterator[ChangeRecord]:
     deleted = _record("d", relation, before, None, key, origin, sequence)
     yield deleted
     yield replace(deleted, value=None)
@@ -101,13 +105,13 @@ def _record(
     key: Sequence[str],
     origin: Origin,
     sequence: int,
-) -> Record:
+) -> ChangeRecord:
     identified = after if after is not None else before or {}
     types = dict(relation.columns)
     identity = json.dumps({c: _plain(identified.get(c), types[c]) for c in key})
     unchanged = [c for c, v in (after or {}).items() if v is Unchanged.VALUE]
     value = _value(operation, relation, before, after, origin, sequence, unchanged)
-    return Record(Position(origin.commit_lsn, sequence), identity.encode(), value)
+    return ChangeRecord(Position(origin.commit_lsn, sequence), identity.encode(), value)
 
 
 def _value(

@@ -21,14 +21,14 @@ from psycopg2.errors import ObjectInUse, UndefinedObject
 from psycopg2.extensions import connection
 
 from de_resources.capture import slot
-from de_resources.capture.envelope import Origin, Position, Record, records, snapshot_record, truncation
+from de_resources.capture.envelope import ChangeRecord, Origin, Position, records, snapshot_record, truncation
 from de_resources.capture.history import identify
 from de_resources.capture.pgoutput import Begin, Commit, Decoder, Message, Relation, RowChange, Truncate
 from de_resources.capture.position import reached
 from de_resources.capture.source import CaptureSource
 from de_resources.errors import PermanentError, TransientError
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.identity import topic_identity
+from de_resources.kafka.topic import Topic
 from de_resources.postgres import PostgresDatabase
 
 log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class Capture:
     def _make_slot(self, producer: Producer) -> None:
         with self.database.connect() as session, session.cursor() as asked:
             slot.ensure_publication(asked, self.database, self.source)
-        topic = topic_identity(self.broker.client_config(), self.source.topic)
+        topic = Topic(self.broker.client_config(), self.source.topic).identity()
         if (delivered := slot.delivered(self.database, self.source)) is not None:
             if delivered.topic not in (None, topic):
                 raise TopicMadeAnew(self.source)
@@ -159,7 +159,7 @@ class Capture:
                 log.info("snapshot of %d rows delivered", count)
         slot.mark_delivered(self.database, self.source, topic)
 
-    def _snapshot(self, session: connection, lsn: int) -> Iterator[Record]:
+    def _snapshot(self, session: connection, lsn: int) -> Iterator[ChangeRecord]:
         origin, sequence = Origin(lsn, datetime.now(UTC), tx_id=0), 0
         for table in self.source.tables:
             relation = _relation(session, table)
@@ -215,7 +215,7 @@ class Capture:
                     stream.send_feedback(flush_lsn=stream.wal_end)  # other tables' log need not be kept for us
                 select.select([stream], [], [], _IDLE_SECONDS)
 
-    def _deliver(self, producer: Producer, batch: Iterator[Record] | Sequence[Record]) -> int:
+    def _deliver(self, producer: Producer, batch: Iterator[ChangeRecord] | Sequence[ChangeRecord]) -> int:
         """One Kafka transaction; all of it or nothing. Returns the number of records."""
         count = 0
         try:
@@ -230,7 +230,7 @@ class Capture:
             raise
         return count
 
-    def _produce(self, producer: Producer, record: Record) -> None:
+    def _produce(self, producer: Producer, record: ChangeRecord) -> None:
         headers = [*record.position.headers, *self._headers]
         while True:
             try:
@@ -259,8 +259,8 @@ class _Transactions:
         self._key, self._known, self._decoder = key, known, Decoder()
         self._origin: Origin | None = None
         self._sequence = 0
-        self._current: list[Record] = []
-        self._complete: list[Record] = []
+        self._current: list[ChangeRecord] = []
+        self._complete: list[ChangeRecord] = []
         self.end_lsn = 0
         """Up to where the complete transactions go; 0: there is none."""
 
@@ -274,7 +274,7 @@ class _Transactions:
         """Records of complete transactions."""
         return len(self._complete)
 
-    def take(self) -> list[Record]:
+    def take(self) -> list[ChangeRecord]:
         """The records of complete transactions, once."""
         complete, self._complete = self._complete, []
         return complete
@@ -297,7 +297,7 @@ class _Transactions:
         elif isinstance(message, Message) and message.prefix == EVENT_TIME:
             self._origin = replace(self._origin, event_time=message.content.decode())
 
-    def _keep(self, produced: Iterator[Record] | list[Record]) -> None:
+    def _keep(self, produced: Iterator[ChangeRecord] | list[ChangeRecord]) -> None:
         for record in produced:
             self._sequence = record.position.sequence + 1
             if self._known is None or record.position > self._known:

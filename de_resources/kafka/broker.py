@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pydantic import Field, SecretStr
 
-from de_resources.errors import PermanentError
+from de_resources.kafka.errors import START_IT, BrokerMisconfigured
 from de_resources.local.discovery import local_endpoint
 from de_resources.local.endpoints import ServiceUnavailable
 from de_resources.local.topics import TopicSpec, create_topics
@@ -19,16 +19,6 @@ __all__ = ["BrokerMisconfigured", "KafkaBroker", "ServiceUnavailable", "TopicSpe
 
 ANSWER_SECONDS = 5.0
 _LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-START_IT = "start it with `de up kafka`, or name another broker in the resource's `bootstrap_servers`."
-
-
-class BrokerMisconfigured(PermanentError):
-    """A broker without the credentials to reach it, or with ones that cannot be passed on."""
-
-    def __init__(self, bootstrap_servers: str, what: str) -> None:
-        self.bootstrap_servers = bootstrap_servers
-        self.what = what
-        super().__init__(f"The broker {bootstrap_servers} cannot be used: {what}")
 
 
 class KafkaBroker(dg.ConfigurableResource):

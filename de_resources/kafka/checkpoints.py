@@ -17,45 +17,12 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from psycopg2.extensions import cursor
 from psycopg2.sql import SQL, Identifier
 
-from de_resources.errors import PermanentError, TransientError
-from de_resources.kafka.append_log import AppendLog, from_milliseconds, milliseconds
-from de_resources.kafka.positions import committed
+from de_resources.kafka.append_log import AppendLog
+from de_resources.kafka.errors import CheckpointNotCommitted, CheckpointUnreadable, PositionTaken
+from de_resources.kafka.group import committed, group_client
+from de_resources.kafka.topic import from_milliseconds, milliseconds
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.creation import create_missing
-
-
-class CheckpointUnreadable(PermanentError):
-    """Positions that this consumer did not commit."""
-
-    def __init__(self, group: str, topic: str) -> None:
-        self.group, self.topic = group, topic
-        super().__init__(
-            f"The consumer group `{group}` has offsets on `{topic}` that it did not commit itself, or not together: somebody "
-            "has moved them. Nothing was read. Delete the group to read the topic from its beginning; what is written "
-            "under stable keys stays one copy."
-        )
-
-
-class CheckpointNotCommitted(TransientError):
-    """The broker did not take a position."""
-
-    def __init__(self, group: str, topic: str, reason: str) -> None:
-        self.group, self.topic, self.reason = group, topic, reason
-        super().__init__(
-            f"The positions of `{group}` on `{topic}` were not committed ({reason}). Look at the broker with `de status`, and "
-            "that no client has joined the group; then run again from the positions before."
-        )
-
-
-class PositionTaken(TransientError):
-    """Another run of the same consumer has moved the position that this one went on from."""
-
-    def __init__(self, consumer: str, topic: str) -> None:
-        self.consumer, self.topic = consumer, topic
-        super().__init__(
-            f"Another run of the consumer `{consumer}` has read `{topic}` further meanwhile. What this one wrote with its "
-            "position was rolled back, so that nothing is there twice. Let only one run; the next one goes on where it is."
-        )
 
 
 @dataclass(frozen=True)
@@ -124,7 +91,7 @@ class GroupCheckpoints:
                 raise CheckpointNotCommitted(self.group, self.log.topic, place.error.str())
 
     def _member(self) -> Consumer:
-        return Consumer({**self.log.config, "group.id": self.group, "enable.auto.commit": False, "log_level": 0})
+        return group_client(self.log.config, self.group)
 
 
 _TABLE = """

@@ -13,35 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from de_resources.errors import PermanentError
 from de_resources.kafka.append_log import AppendLog
 from de_resources.kafka.checkpoints import Checkpoint
 from de_resources.kafka.consumer import Increment
+from de_resources.kafka.errors import AnotherTopic, PositionExpired
 
-_BEGIN_AGAIN = "Remove the checkpoint to read what the topic holds from its beginning."
 _INSTANT = timedelta(milliseconds=1)
-
-
-class PositionExpired(PermanentError):
-    """Records that the topic dropped before they were read."""
-
-    def __init__(self, topic: str, partition: int, position: int, begin: int) -> None:
-        self.topic, self.partition, self.position, self.begin = topic, partition, position, begin
-        super().__init__(
-            f"The partition {partition} of `{topic}` begins at offset {begin}, but was read only up to {position}: its "
-            f"retention removed what lies between. Nothing was read, what was written before stays. {_BEGIN_AGAIN}"
-        )
-
-
-class AnotherTopic(PermanentError):
-    """A topic that is not the one whose positions were committed."""
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        super().__init__(
-            f"The topic `{topic}` is not the one that the checkpoint is about: it was made anew, or ends before the position. "
-            f"Nothing was read, what was written before stays. {_BEGIN_AGAIN}"
-        )
 
 
 def to_the_end(log: AppendLog, before: Checkpoint | None, *, at_most: int | None = None) -> Increment | None:

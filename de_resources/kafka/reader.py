@@ -9,58 +9,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-
-from de_resources.errors import PermanentError
-from de_resources.kafka import START_IT
-from de_resources.kafka.identity import topic_identity
-from de_resources.local.endpoints import ServiceUnavailable
-
-ANSWER_SECONDS = 10.0
-_READER = {
-    "group.id": "topic-reader",  # the client demands one; it is never joined
-    "enable.auto.commit": False,
-    "isolation.level": "read_committed",
-    "enable.partition.eof": True,
-    "log_level": "0",
-}
-
-
-class TopicMissing(PermanentError):
-    """The broker has no such topic."""
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        super().__init__(
-            f"The broker has no topic `{topic}`. Create it with `de up`, which declares the platform's topics."
-        )
-
-
-class RecordsGone(PermanentError):
-    """Records that were asked for by their offsets, and that the topic no longer holds."""
-
-    def __init__(self, topic: str, positions: Collection[tuple[int, int]]) -> None:
-        self.topic, self.positions = topic, sorted(positions)
-        shown = ", ".join(f"{partition}@{offset}" for partition, offset in self.positions[:5])
-        super().__init__(
-            f"{len(positions)} record(s) of `{topic}` are not there any more ({shown}): the topic's retention has removed "
-            "them, or it was made anew. Have their producer send them again."
-        )
-
-
-@dataclass(frozen=True)
-class Record:
-    """One record, and where and when (UTC) the broker has it."""
-
-    partition: int
-    offset: int
-    append_time: datetime
-    key: bytes | None
-    value: bytes | None
+from de_resources.kafka.errors import RecordsGone
+from de_resources.kafka.topic import Record, Topic
 
 
 @dataclass
@@ -92,19 +46,15 @@ def read_topic(
     What the cursor does not know, such as a new partition or everything where there is none, is read from its beginning.
     Raises `TopicMissing`, and `ServiceUnavailable` when the broker does not answer.
     """
-    seen = json.loads(cursor) if cursor else {"topic": None, "offsets": {}}
-    offsets = {int(partition): int(offset) for partition, offset in seen["offsets"].items()}
-    with _consumer(client_config) as consumer:
-        spans = {p: _watermarks(consumer, TopicPartition(topic, p)) for p in _partitions(consumer, topic)}
-        batch = Batch(topic_identity(client_config, topic, timeout=ANSWER_SECONDS))
-        overtaken = any(offsets.get(partition, 0) > high for partition, (_, high) in spans.items())
-        batch.anew = overtaken or seen["topic"] not in (None, batch.topic_id)
-        for partition, (low, _) in spans.items():
-            wanted = low if batch.anew else offsets.get(partition, low)
-            batch.offsets[partition] = max(low, wanted)
-            if wanted < low:
-                batch.gone[partition] = low - wanted
-        _read(consumer, topic, batch, {p: high for p, (_, high) in spans.items() if batch.offsets[p] < high}, limit)
+    source = Topic(client_config, topic)
+    batch = _begin(source, json.loads(cursor) if cursor else {"topic": None, "offsets": {}})
+    with closing(source.read(dict(batch.offsets))) as items:
+        for item in items:
+            if isinstance(item, Record):
+                batch.records.append(item)
+            batch.offsets[item.partition] = item.offset + isinstance(item, Record)
+            if len(batch.records) >= limit:
+                break
     batch.records.sort(key=lambda record: (record.partition, record.offset))
     return batch
 
@@ -113,85 +63,26 @@ def records_at(
     client_config: Mapping[str, str], topic: str, positions: Collection[tuple[int, int]]
 ) -> Iterator[Record]:
     """The records at these (partition, offset), one by one. Raises `TopicMissing`, `RecordsGone`, `ServiceUnavailable`."""
-    with _consumer(client_config) as consumer:
-        known = set(_partitions(consumer, topic))
-        for partition, offset in sorted(positions):
-            message = _record(consumer, TopicPartition(topic, partition, offset)) if partition in known else None
-            if message is None:
-                raise RecordsGone(topic, [(partition, offset)])
-            yield message
+    source, places = Topic(client_config, topic), sorted(positions)
+    begins, ends = source.begins(), source.ends()
+    for partition, offset in places:
+        if not begins.get(partition, 0) <= offset < ends.get(partition, 0):
+            raise RecordsGone(topic, [(partition, offset)])
+    for place, record in zip(places, source.nearest(places), strict=True):
+        if record is None or record.offset != place[1]:
+            raise RecordsGone(topic, [place])
+        yield record
 
 
-def _read(consumer: Consumer, topic: str, batch: Batch, ends: dict[int, int], limit: float) -> None:
-    """Fill the batch until every partition has reached its end, or the limit is."""
-    consumer.assign([TopicPartition(topic, partition, batch.offsets[partition]) for partition in ends])
-    while ends and len(batch.records) < limit:
-        message = _next(consumer)
-        partition, offset = _place(message)
-        if message.error() is not None:  # the end of what is committed
-            batch.offsets[partition] = offset
-            ends.pop(partition, None)
-        elif partition in ends:
-            batch.records.append(_as_record(message))
-            batch.offsets[partition] = offset + 1
-            if offset + 1 >= ends[partition]:
-                del ends[partition]
-
-
-def _record(consumer: Consumer, place: TopicPartition) -> Record | None:
-    """The record at exactly this place; None where there is none."""
-    low, high = _watermarks(consumer, place)
-    if not low <= place.offset < high:
-        return None
-    consumer.assign([place])
-    message = _next(consumer)
-    found = message.error() is None and _place(message)[1] == place.offset
-    return _as_record(message) if found else None
-
-
-@contextmanager
-def _consumer(client_config: Mapping[str, str]) -> Iterator[Consumer]:
-    """A client that is closed in any case, and whose errors name the broker."""
-    with closing(Consumer({**client_config, **_READER})) as consumer:
-        try:
-            yield consumer
-        except KafkaException as error:
-            reason = f"{error.args[0].str()}; {START_IT}"
-            raise ServiceUnavailable("kafka", client_config["bootstrap.servers"], reason) from error
-
-
-def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
-    low, high = consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
-    return low, high
-
-
-def _partitions(consumer: Consumer, topic: str) -> list[int]:
-    found = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic]
-    if found.error is not None or not found.partitions:
-        raise TopicMissing(topic)
-    return sorted(found.partitions)
-
-
-def _next(consumer: Consumer) -> Message:
-    """The next record, or the event that says that there is none."""
-    message = consumer.poll(ANSWER_SECONDS)
-    if message is None:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-    error = message.error()
-    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-        raise KafkaException(error)
-    return message
-
-
-def _place(message: Message) -> tuple[int, int]:
-    return int(message.partition() or 0), int(message.offset() or 0)
-
-
-def _as_record(message: Message) -> Record:
-    partition, offset = _place(message)
-    appended = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
-    return Record(partition, offset, appended, _bytes(message.key()), _bytes(message.value()))
-
-
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
+def _begin(source: Topic, seen: Mapping[str, Any]) -> Batch:
+    """Nothing read yet: from where on, and what was lost since the cursor was written."""
+    begins, ends, batch = source.begins(), source.ends(), Batch(source.identity())
+    offsets = {int(partition): int(offset) for partition, offset in seen["offsets"].items()}
+    overtaken = any(offsets.get(partition, 0) > end for partition, end in ends.items())
+    batch.anew = overtaken or seen["topic"] not in (None, batch.topic_id)
+    for partition, begin in begins.items():
+        wanted = begin if batch.anew else offsets.get(partition, begin)
+        batch.offsets[partition] = max(begin, wanted)
+        if wanted < begin:
+            batch.gone[partition] = begin - wanted
+    return batch

@@ -24,34 +24,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from de_resources.delta.write.stream import await_end, identify
 from de_resources.engine_errors import ENGINE_ERRORS
-from de_resources.errors import PermanentError, TransientError
+from de_resources.kafka.errors import CheckpointLost, StreamStopped
 from de_resources.kafka.writer import KeyedRecord, Progress, TopicOutput, TopicWriter, progress
 from de_resources.stream_source import StreamSource, has_begun
 
 # The last line of a Python error inside the engine's own.
 _OURS = re.compile(r"^de_resources\.[\w.]+: (?P<said>.+)$", re.MULTILINE)
-
-
-class CheckpointLost(PermanentError):
-    """A topic that was filled by a stream whose checkpoint is not there any more."""
-
-    def __init__(self, output: TopicOutput, checkpoint: str) -> None:
-        self.output, self.checkpoint = output, checkpoint
-        super().__init__(
-            f"`{output.application}` has written batches to `{output.topic}`, but its checkpoint {checkpoint} is gone: to read "
-            "the source from its beginning would double them, so nothing was written. Restore the checkpoint. To begin "
-            f"again, delete the consumer group `{output.group}` and make the topic anew."
-        )
-
-
-class StreamStopped(TransientError):
-    """A micro-batch that could not be written."""
-
-    def __init__(self, output: TopicOutput, reason: str) -> None:
-        self.output, self.reason = output, reason
-        super().__init__(
-            f"The stream `{output.application}` into `{output.topic}` stopped: {reason} The next run repeats the micro-batch."
-        )
 
 
 @dataclass(frozen=True)

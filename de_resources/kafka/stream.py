@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from de_resources.kafka import KafkaBroker
-from de_resources.kafka.identity import topic_identity
-from de_resources.kafka.reader import TopicMissing
+from de_resources.kafka.broker import KafkaBroker
+from de_resources.kafka.topic import Topic
 from de_resources.stream_source import StreamSource
 
 
@@ -33,9 +32,8 @@ def topic_stream(session: SparkSession, broker: KafkaBroker, topic: str, *, at_m
     `run_available_now` and `write_available_now` compare with their checkpoint. Nothing is skipped in silence. Raises
     `TopicMissing`, and `ServiceUnavailable` at once where the broker is away, not after the stream's own time-outs.
     """
-    if topic not in broker.topics():
-        raise TopicMissing(topic)
-    source = StreamSource(f"topic {topic}", topic_identity(broker.client_config(), topic))
+    broker.check()
+    source = StreamSource(f"topic {topic}", Topic(broker.client_config(), topic).identity())
     bound = {} if at_most is None else {"maxOffsetsPerTrigger": str(at_most)}
     records = (
         session.readStream.format("kafka")

@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple
 from zlib import crc32
@@ -31,62 +31,14 @@ from zlib import crc32
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from de_resources.delta.write.crash_points import crash_point
-from de_resources.errors import PermanentError, TransientError
-from de_resources.kafka.positions import committed
+from de_resources.kafka.errors import BatchOutOfOrder, TopicMissing, TopicWriteInterrupted, WriterFenced
+from de_resources.kafka.group import committed, group_client
+from de_resources.kafka.output import TopicOutput
 
 SECONDS = 60.0
 TRANSACTION_SECONDS = 600
 """A batch must be written within it; for so long a writer that dies and never returns holds `read_committed` readers up."""
 _FENCING = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
-
-
-class WriterFenced(PermanentError):
-    """Another writer of the same application has taken over."""
-
-    def __init__(self, application: str, topic: str) -> None:
-        self.application, self.topic = application, topic
-        super().__init__(
-            f"Another writer `{application}` of the topic `{topic}` took over, and this one's open transactions are aborted. "
-            "Let only one run; what is missing is written when the batch is repeated."
-        )
-
-
-class TopicWriteInterrupted(TransientError):
-    """The broker did not take a batch."""
-
-    def __init__(self, topic: str, reason: str) -> None:
-        self.topic, self.reason = topic, reason
-        super().__init__(
-            f"The topic `{topic}` could not be written ({reason}). No reader of committed records sees half a transaction. "
-            "Look at the broker with `de status`, then run again: the batch is repeated where it is missing."
-        )
-
-
-class BatchOutOfOrder(PermanentError):
-    """A batch that is neither the next one of a partition, nor the last one again."""
-
-    def __init__(self, output: TopicOutput, batch: int, partition: int, expected: int) -> None:
-        self.output, self.batch, self.partition, self.expected = output, batch, partition, expected
-        super().__init__(
-            f"Batch {batch} of `{output.application}` cannot be written to `{output.topic}`, where partition {partition} "
-            f"expects batch {expected}: the checkpoint was made anew or restored, the topic was made anew or got a "
-            "partition, or the broker has forgotten (a week without a batch). Nothing was written. To begin again, remove "
-            f"the checkpoint, delete the consumer group `{output.group}`, and make the topic anew."
-        )
-
-
-@dataclass(frozen=True)
-class TopicOutput:
-    """A topic as the output of one application. The password in the configuration never shows."""
-
-    config: Mapping[str, str] = field(repr=False)
-    topic: str
-    application: str
-
-    @property
-    def group(self) -> str:
-        """The consumer group whose offsets say which batch comes next."""
-        return f"writer.{self.application}"
 
 
 class KeyedRecord(NamedTuple):
@@ -251,7 +203,7 @@ def progress(output: TopicOutput) -> Mapping[int, Progress]:
 
 
 def _group(output: TopicOutput) -> Consumer:
-    return Consumer({**output.config, "group.id": output.group, "enable.auto.commit": False, "log_level": 0})
+    return group_client(output.config, output.group)
 
 
 def _progress(output: TopicOutput, group: Consumer) -> dict[int, Progress]:
@@ -264,9 +216,7 @@ def _partitions(output: TopicOutput, client: Consumer) -> list[int]:
     # Asking for all topics, and not for this one, never creates it.
     found = client.list_topics(timeout=SECONDS).topics
     if output.topic not in found:
-        from de_resources.kafka.reader import TopicMissing  # takes seconds to import
-
-        raise TopicMissing(output.topic)
+        raise TopicMissing(output.topic, output.config["bootstrap.servers"])
     return sorted(found[output.topic].partitions)
 
 

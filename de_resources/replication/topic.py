@@ -21,8 +21,10 @@ from dataclasses import dataclass, replace
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from de_resources.errors import TransientError
-from de_resources.kafka.layout import PartitionEnd, Record, Topic, require_replicable
-from de_resources.kafka.positions import Positions, remembered, starting_positions
+from de_resources.kafka.group import group_client
+from de_resources.kafka.topic import PartitionEnd, Record, Topic
+from de_resources.replication.topic_pair import require_replicable
+from de_resources.replication.topic_positions import Positions, remembered, starting_positions
 
 BATCH = 10_000
 SECONDS = 60.0
@@ -59,8 +61,8 @@ def replicate_topic(source: Topic, target: Topic, *, batch: int = BATCH) -> Topi
     `batch` is the number of records per transaction. Only committed records of the source are copied. A rerun without
     new records copies nothing.
 
-    Raises `TopicMissing`, `TopicTooSmall`, `TimestampsNotKept`, `SameTopic` (see `kafka/layout.py`), `PositionsLost`,
-    `RecordsExpired`, `SourceRecreated` (see `kafka/positions.py`), `ReplicationInterrupted`.
+    Raises `TopicMissing`, `TopicTooSmall`, `TimestampsNotKept`, `SameTopic` (see `topic_pair.py`), `PositionsLost`,
+    `RecordsExpired`, `SourceRecreated` (see `topic_positions.py`), `ServiceUnavailable`, `ReplicationInterrupted`.
     """
     require_replicable(source, target)
     group = _group(source)
@@ -85,7 +87,7 @@ def _group(source: Topic) -> str:
 
 
 def _member(source: Topic, target: Topic) -> Consumer:
-    return Consumer({**target.config, "group.id": _group(source), "enable.auto.commit": False, "log_level": 0})
+    return group_client(target.config, _group(source))
 
 
 class _Link:
@@ -132,7 +134,7 @@ class _Link:
             self.topic,
             key=record.key,
             value=record.value,
-            headers=record.headers,
+            headers=None if record.headers is None else list(record.headers),
             partition=record.partition,
             timestamp=record.timestamp or 0,
         )

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from de_resources.kafka.layout import PartitionEnd, Record, Topic
+from de_resources.kafka.topic import PartitionEnd, Record, Topic
 
 
 @dataclass(frozen=True)

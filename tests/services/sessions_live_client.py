@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 
 from de_assets.gold.sessions_live import Totals, fill
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.append_log import AppendLog, from_milliseconds
+from de_resources.kafka.append_log import AppendLog
 from de_resources.kafka.consumer import Consumed
+from de_resources.kafka.topic import from_milliseconds
 from de_resources.postgres import PostgresDatabase
 from de_resources.spark import SparkEngine, close_connections
 

@@ -30,7 +30,7 @@ from de_resources.capture.position import ForeignRecord, reached
 from de_resources.capture.relay import NoPrimaryKey, SlotInUse
 from de_resources.capture.slot import exclusively
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.reader import TopicMissing
+from de_resources.kafka.errors import TopicMissing
 from de_resources.local import LocalServices, TopicSpec
 from de_resources.postgres import PostgresDatabase, RelationMissing
 

@@ -25,9 +25,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from de_assets.gold.sessions_live import CONSUMER, RELATION, ClockWentBack, TableLost, checks, sessions_live
 from de_assets.sources.topics import VISITS
 from de_resources.kafka import KafkaBroker, TopicSpec
-from de_resources.kafka.append_log import AppendLog, from_milliseconds
+from de_resources.kafka.append_log import AppendLog
 from de_resources.kafka.consumer import Consumed
-from de_resources.kafka.reader import Record, read_topic
+from de_resources.kafka.reader import read_topic
+from de_resources.kafka.topic import Record, from_milliseconds
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.upsert import UpsertRefused, create_if_missing, upsert

@@ -20,19 +20,13 @@ from confluent_kafka.admin import AdminClient
 from de_assets.definitions import defs
 from de_assets.sources.topics import STAGING_VISITS, TOPICS, VISITS
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.layout import (
-    PartitionEnd,
-    Record,
-    SameTopic,
-    TimestampsNotKept,
-    Topic,
-    TopicMissing,
-    TopicTooSmall,
-)
-from de_resources.kafka.positions import PositionsLost, RecordsExpired, SourceRecreated
+from de_resources.kafka.errors import TopicMissing
+from de_resources.kafka.topic import PartitionEnd, Record, Topic
 from de_resources.local import LocalServices, TopicSpec
 from de_resources.replication.topic import ReplicationInterrupted, replicate_topic
 from de_resources.replication.topic_digest import topic_digests
+from de_resources.replication.topic_pair import SameTopic, TimestampsNotKept, TopicTooSmall
+from de_resources.replication.topic_positions import PositionsLost, RecordsExpired, SourceRecreated
 
 pytestmark = pytest.mark.services
 
@@ -134,7 +128,7 @@ _KILLED = """
 import os, signal, sys
 from de_resources.kafka import KafkaBroker
 from de_resources.replication import topic
-from de_resources.kafka.layout import Topic
+from de_resources.kafka.topic import Topic
 real, calls = topic._Link.commit, 0
 def commit(self, positions, **more):
     global calls

@@ -19,17 +19,19 @@ from confluent_kafka.admin import AdminClient
 
 from de_resources.delta.write.crash_points import at
 from de_resources.kafka import KafkaBroker, TopicSpec
-from de_resources.kafka.append_log import AppendLog, NotAppendTime, from_milliseconds
-from de_resources.kafka.checkpoints import (
-    Checkpoint,
-    CheckpointUnreadable,
-    GroupCheckpoints,
-    PositionTaken,
-    TableCheckpoints,
-)
+from de_resources.kafka.append_log import AppendLog
+from de_resources.kafka.checkpoints import Checkpoint, GroupCheckpoints, TableCheckpoints
 from de_resources.kafka.consumer import Delivery, Increment
-from de_resources.kafka.increments import AnotherTopic, PositionExpired, by_time, to_the_end
-from de_resources.kafka.reader import TopicMissing
+from de_resources.kafka.errors import (
+    AnotherTopic,
+    CheckpointUnreadable,
+    NotAppendTime,
+    PositionExpired,
+    PositionTaken,
+    TopicMissing,
+)
+from de_resources.kafka.increments import by_time, to_the_end
+from de_resources.kafka.topic import from_milliseconds
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
 

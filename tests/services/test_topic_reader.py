@@ -9,7 +9,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from de_resources.kafka import KafkaBroker, ServiceUnavailable, TopicSpec
-from de_resources.kafka.reader import Batch, RecordsGone, TopicMissing, read_topic, records_at
+from de_resources.kafka.errors import RecordsGone, TopicMissing
+from de_resources.kafka.reader import Batch, read_topic, records_at
 from de_resources.local import LocalServices
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("external_trigger")]

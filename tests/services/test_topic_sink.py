@@ -22,8 +22,9 @@ from confluent_kafka import Producer
 from de_assets.serving.visits_reduced import visits_reduced
 from de_assets.sources.topics import TOPICS, VISITS, VISITS_REDUCED
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.errors import CheckpointLost, StreamStopped
 from de_resources.kafka.reader import read_topic
-from de_resources.kafka.sink import CheckpointLost, StreamStopped, write_available_now
+from de_resources.kafka.sink import write_available_now
 from de_resources.kafka.stream import topic_stream
 from de_resources.kafka.writer import TopicOutput, TopicWriter, progress
 from de_resources.lake import Lake

@@ -69,14 +69,14 @@ def stream(at_home: LocalServices, tmp_path: Path) -> Iterator[Stream]:
 def test_a_topic_that_came_back_smaller_stops_the_stream_and_what_was_read_stays(stream: Stream) -> None:
     stream.produce(0, "a", "b")
     stream.produce(2, "c")
-    stream.drain()
+    stream.run_available_now()
     stream.forget_source()
     stream.delete()
     stream.create(partitions=1)
     stream.produce(0, "d", "e", "f")
     for _ in range(2):
         with pytest.raises(SourceLost, match=r"bronze\.drained.*remove .*_checkpoint") as lost:
-            stream.drain()
+            stream.run_available_now()
         stream.forget_source()
         assert re.search(rf"{stream.topic}-[12]", lost.value.reason), lost.value.reason
     assert stream.rows() == ["a", "b", "c"]
@@ -84,35 +84,35 @@ def test_a_topic_that_came_back_smaller_stops_the_stream_and_what_was_read_stays
 
 def test_a_topic_that_came_back_shorter_stops_the_stream(stream: Stream) -> None:
     stream.produce(0, "a", "b")
-    stream.drain()
+    stream.run_available_now()
     stream.forget_source()
     stream.delete()
     stream.create(partitions=3)
     stream.produce(0, "c")
     with pytest.raises(SourceLost) as lost:
-        stream.drain()
+        stream.run_available_now()
     assert f"{stream.topic}-0" in lost.value.reason
     assert stream.rows() == ["a", "b"]
 
 
 def test_a_topic_that_came_back_longer_stops_the_stream_as_well(stream: Stream) -> None:
     stream.produce(0, "a", "b")
-    stream.drain()
+    stream.run_available_now()
     stream.delete()
     stream.create(partitions=3)
     stream.produce(0, "c", "d", "e")
     for _ in range(2):
         with pytest.raises(SourceLost, match=rf"topic {stream.topic} was made anew"):
-            stream.drain()
+            stream.run_available_now()
     assert stream.rows() == ["a", "b"]
 
 
 def test_a_checkpoint_that_does_not_say_whose_offsets_it_has_adopts_the_topic_once_and_says_so(stream: Stream) -> None:
     stream.produce(0, "a", "b")
-    first = stream.drain()
+    first = stream.run_available_now()
     stream.forget_source()
     stream.produce(0, "c")
-    adopting, known = stream.drain(), stream.drain()
+    adopting, known = stream.run_available_now(), stream.run_available_now()
 
     told = [str(each.details["stream/source"]) for each in (first, adopting, known)]
     assert [each.endswith("adopted: the checkpoint did not say whose offsets it has") for each in told] == [
@@ -126,4 +126,4 @@ def test_a_checkpoint_that_does_not_say_whose_offsets_it_has_adopts_the_topic_on
     stream.create(partitions=3)
     stream.produce(0, "d", "e", "f", "g")
     with pytest.raises(SourceLost, match="was made anew"):
-        stream.drain()
+        stream.run_available_now()

@@ -18,16 +18,8 @@ from topic_writer_client import RECORDS, records_of
 
 from de_resources.delta.write.crash_points import at
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.reader import TopicMissing
-from de_resources.kafka.writer import (
-    BatchOutOfOrder,
-    KeyedRecord,
-    TopicOutput,
-    TopicWriteInterrupted,
-    TopicWriter,
-    WriterFenced,
-    progress,
-)
+from de_resources.kafka.errors import BatchOutOfOrder, TopicMissing, TopicWriteInterrupted, WriterFenced
+from de_resources.kafka.writer import KeyedRecord, TopicOutput, TopicWriter, progress
 from de_resources.local import LocalServices, TopicSpec
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("transactional_writer")]

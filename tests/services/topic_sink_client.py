@@ -10,9 +10,9 @@ import sys
 from dataclasses import asdict
 
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.output import TopicOutput
 from de_resources.kafka.sink import write_available_now
 from de_resources.kafka.stream import topic_stream
-from de_resources.kafka.writer import TopicOutput
 from de_resources.spark import SparkEngine
 
 

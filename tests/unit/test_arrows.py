@@ -104,6 +104,31 @@ def test_checks_are_made_in_one_place() -> None:
     assert {m for m in filter(inside("de_checks"), SOURCES) if _called(SOURCES[m]) & making} == {"de_checks.factory"}
 
 
+def test_a_topic_is_asked_by_one_client_and_what_goes_wrong_with_it_is_in_one_module() -> None:
+    """Producers are their owners' affair: each has guarantees of its own."""
+    asking = {m for m in SOURCES if _called(SOURCES[m]) & {"AdminClient", "TopicCollection"}}
+    own = {"de_resources.local.kafka_server", "de_resources.local.topics"}
+    assert asking - own == {"de_resources.kafka.broker", "de_resources.kafka.topic"}
+    consuming = {
+        m
+        for m in SOURCES
+        if "confluent_kafka.Consumer" in _imported_names(SOURCES[m]) and "Consumer" in _called(SOURCES[m])
+    }
+    assert consuming == {"de_resources.kafka.group", "de_resources.kafka.topic"}
+    room = filter(inside("de_resources.kafka"), SOURCES)
+    failing = {m for m in room for node in SOURCES[m].body if isinstance(node, ast.ClassDef) and _is_error(node)}
+    assert failing == {"de_resources.kafka.errors"}
+
+
+def _imported_names(tree: ast.AST) -> set[str]:
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return {f"{node.module}.{alias.name}" for node in found for alias in node.names}
+
+
+def _is_error(node: ast.ClassDef) -> bool:
+    return bool({base.id for base in node.bases if isinstance(base, ast.Name)} & {"PermanentError", "TransientError"})
+
+
 def test_importing_the_command_line_changes_nothing_in_the_process() -> None:
     modules = sorted(filter(inside(CLI), SOURCES))
     program = """

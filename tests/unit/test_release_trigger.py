@@ -10,14 +10,15 @@ import pytest
 from de_assets.automation.triggers.releases import answer, feature_released, run_requests, warnings
 from de_assets.sources.simulator import World, announcements
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.reader import Batch, Record
+from de_resources.kafka.reader import Batch
+from de_resources.kafka.topic import Record, milliseconds
 
 pytestmark = pytest.mark.pattern("external_trigger")
 
 START = datetime(2024, 10, 10, 9, tzinfo=UTC)
 NOW = START + timedelta(hours=1)
 TOLD = announcements(World(seed=3), [START + timedelta(days=day) for day in range(5)])
-RECORDS = [Record(0, 40 + i, NOW, message.key, message.value) for i, message in enumerate(TOLD.messages)]
+RECORDS = [Record(0, 40 + i, message.key, message.value, milliseconds(NOW)) for i, message in enumerate(TOLD.messages)]
 
 
 def test_each_release_asks_for_one_run_however_often_it_is_delivered() -> None:
@@ -93,7 +94,7 @@ def test_a_week_of_ticks_with_a_daemon_that_dies_starts_each_event_once() -> Non
         now = START + timedelta(minutes=minute)
         if waiting and random.random() < 0.05:  # announced, or delivered once more
             message = random.choice(told.messages) if topic and random.random() < 0.2 else waiting.pop(0)
-            topic.append(Record(0, len(topic), now, message.key, message.value))
+            topic.append(Record(0, len(topic), message.key, message.value, milliseconds(now)))
         batch = topic[offset : offset + 3]
         requests = run_requests(batch, now)
         launched = requests[: random.randrange(len(requests) + 1)] if random.random() < 0.3 else requests

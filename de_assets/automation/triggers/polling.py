@@ -21,8 +21,8 @@ import dagster as dg
 from de_assets.sources.landing import folder_look
 from de_resources.delta.write.stream import CHECKPOINT
 from de_resources.errors import TransientError
-from de_resources.kafka.layout import Topic
-from de_resources.stream_position import offsets_ahead, stream_position
+from de_resources.kafka.stream_position import offsets_ahead, stream_position
+from de_resources.kafka.topic import Topic
 
 News = Callable[[dg.ScheduleEvaluationContext], str | None]
 """Says what there is to read, or None where the source is where the last run left it."""

@@ -18,7 +18,8 @@ from de_assets.sources import topics
 from de_assets.sources.releases import ReleaseEvent, UnreadableEvent, read_event
 from de_assets.sources.trigger import VERSION, trigger_tags
 from de_resources.kafka import KafkaBroker
-from de_resources.kafka.reader import Batch, Record, read_topic
+from de_resources.kafka.reader import Batch, read_topic
+from de_resources.kafka.topic import Record
 from de_resources.local.endpoints import ServiceUnavailable
 
 RECORDS_PER_TICK = 100

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from de_resources.capture import CaptureSource
-from de_resources.capture.envelope import Origin, Position, Record, records, snapshot_record, truncation
+from de_resources.capture.envelope import ChangeRecord, Origin, Position, records, snapshot_record, truncation
 from de_resources.capture.history import parse_lsn
 from de_resources.capture.pgoutput import Decoder, Relation, RowChange, Unchanged, UnknownMessage, Value
 from de_resources.capture.source import UnusableCaptureName
@@ -22,7 +22,7 @@ ORIGIN = Origin(100, datetime(2026, 1, 5, tzinfo=UTC), tx_id=3)
 ROW: Mapping[str, Value] = {"id": "1", "name": "a", "seen": "2026-01-05 10:00:00.25+00", "active": "t", "score": "1.5"}
 
 
-def values(found: list[Record]) -> list[Any]:
+def values(found: list[ChangeRecord]) -> list[Any]:
     return [json.loads(record.value) if record.value is not None else None for record in found]
 
 

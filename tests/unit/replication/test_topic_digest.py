@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from de_resources.kafka.layout import Record
+from de_resources.kafka.topic import Record
 from de_resources.replication.topic_digest import Fingerprints, _aligned, _fingerprint
 
 pytestmark = pytest.mark.pattern("passthrough_replicator")

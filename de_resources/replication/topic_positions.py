@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from de_resources.errors import PermanentError
-from de_resources.kafka.layout import SECONDS, Topic
+from de_resources.kafka.group import SECONDS, committed
+from de_resources.kafka.topic import Topic
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,6 @@ class Positions:
         return [TopicPartition(replica, p, offset, metadata=self.source) for p, offset in self.offsets.items()]
 
 
-# A broker that has just started is still choosing who keeps the group's offsets.
-_ELECTING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 _AFRESH = "To copy it afresh, delete and create the replica, and delete the consumer group `replicate.<source>`."
 
 
@@ -80,18 +78,6 @@ def remembered(member: Consumer, topic: str) -> Positions:
     known = [place for place in committed(member, places) if place.offset >= 0]
     source = next((place.metadata for place in known if place.metadata), None)
     return Positions({place.partition: place.offset for place in known}, source)
-
-
-def committed(member: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
-    """What the group has committed for these places, once the broker knows who keeps it."""
-    deadline = time.monotonic() + SECONDS
-    while True:
-        try:
-            return member.committed(places, timeout=SECONDS)
-        except KafkaException as error:
-            if error.args[0].code() not in _ELECTING or time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
 
 
 def starting_positions(source: Topic, target: Topic, known: Positions) -> Positions:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from de_resources.kafka.layout import Topic
+from de_resources.kafka.topic import Topic
 
 Position = Mapping[int, int]
 """By partition, the offset that is read next."""
