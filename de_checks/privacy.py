@@ -10,13 +10,13 @@ from typing import Any
 
 import dagster as dg
 import pyarrow.parquet as pq
-from deltalake.fs import DeltaStorageHandler
 from pandera.pyspark import DataFrameModel
-from pyarrow.fs import FileSelector, FileSystem, PyFileSystem
+from pyarrow.fs import FileSelector, FileSystem
 
 from de_checks.factory import CheckRun, check_per_key
 from de_checks.per_key import Key, Materialized, Verdict
 from de_checks.subject import Subject
+from de_resources.compat.delta_tables import filesystem_of
 from de_resources.contract import Contract
 from de_resources.delta.log import TableLog
 
@@ -78,7 +78,7 @@ def _kind(column: str, contract: Contract) -> str:
 
 def _stored_columns(log: TableLog) -> Iterator[set[str]]:
     """The columns of every Parquet file of the table's folder, live or not."""
-    filesystem: FileSystem = PyFileSystem(DeltaStorageHandler.from_table(log.table._table))
+    filesystem: FileSystem = filesystem_of(log.table)
     for info in filesystem.get_file_info(FileSelector("", recursive=True)):
         if info.path.endswith(".parquet") and "_delta_log/" not in info.path:
             with filesystem.open_input_file(info.path) as handle:

@@ -16,6 +16,8 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
+from de_resources.compat.engine_errors import java_origin, plain_message
+
 ENGINE_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 """All that a call of the engine raises while the engine is there."""
 
@@ -56,7 +58,7 @@ def causes(error: BaseException) -> Iterator[Said]:
         yield from _java_chain(error.java_exception)
     elif isinstance(error, PySparkException):
         # What a classic session has converted keeps the Java error that it was.
-        origin = getattr(error, "_origin", None)
+        origin = java_origin(error)
         yield from _java_chain(origin) if origin is not None else _told(error)
 
 
@@ -97,7 +99,7 @@ def _condition(thrown: Any) -> str:
 
 
 def _told(error: PySparkException) -> Iterator[Said]:
-    message = str(getattr(error, "_message", "") or "")
+    message = plain_message(error)
     java = _JAVA.match(message)
     yield Said(java["java"] if java else "", error.getCondition() or "", message)
     stack = getattr(error, "getStackTrace", None)

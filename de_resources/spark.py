@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from de_resources.compat.java_process import forget_java_process, java_process_lives, session_was_stopped
 from de_resources.engine_errors import BROKEN_CALLS, ENGINE_ERRORS, session_is_gone
 from de_resources.errors import TransientError
 from de_resources.local.discovery import local_endpoint
@@ -87,7 +87,7 @@ class SparkEngine(LazyPySparkResource):
         if session is not None and _is_connect(session):
             session.client.close()
         elif session is not None and not _answers(session, self._opened or ""):
-            _forget_the_java_process()
+            forget_java_process()
         self._spark_session = self._opened = None
         return error
 
@@ -149,26 +149,19 @@ def _is_connect(session: SparkSession) -> bool:
 def _stopped(session: SparkSession) -> bool:
     if _is_connect(session):
         return bool(session.client.is_closed)
-    return session.sparkContext._jsc is None
+    return session_was_stopped(session)
 
 
 def _answers(session: SparkSession, url: str) -> bool:
     """Whether the engine behind a session is there: its server takes connections, or its process lives."""
     if _is_connect(session):
         return not session.client.is_closed and _takes_connections(url)
-    gateway = SparkContext._gateway
-    return gateway is not None and (gateway.proc is None or gateway.proc.poll() is None)
+    return java_process_lives()
 
 
 def _takes_connections(url: str) -> bool:
     address = urlsplit(_label(url))
     return accepts_connections(address.hostname or "", address.port or _CONNECT_PORT)
-
-
-def _forget_the_java_process() -> None:
-    """Let the next classic session start a process of its own. PySpark keeps the one that died for ever."""
-    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = None
 
 
 _CONNECT_PORT = 15002

@@ -20,6 +20,6 @@ session and over Spark Connect, and never raises: a plan that it does not fully 
 from __future__ import annotations
 
 from de_resources.lineage.model import MARK, ColumnSource, Dependency, DependencyKind, Kind, Lineage
-from de_resources.lineage.tracker import analysed_plan, column_lineage
+from de_resources.lineage.tracker import column_lineage
 
-__all__ = ["MARK", "ColumnSource", "Dependency", "DependencyKind", "Kind", "Lineage", "analysed_plan", "column_lineage"]
+__all__ = ["MARK", "ColumnSource", "Dependency", "DependencyKind", "Kind", "Lineage", "column_lineage"]

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import DataFrame
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
+from de_resources.compat.plans import analysed_plan
 from de_resources.lineage.model import Lineage
 from de_resources.lineage.resolver import lineage_of_plan
-
-if TYPE_CHECKING:
-    from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
-
-
-def analysed_plan(df: DataFrame) -> str:
-    """The analysed logical plan as text. Over Spark Connect one round trip of analysis and planning; starts no job."""
-    if isinstance(df, ClassicDataFrame):
-        return str(df._jdf.queryExecution().analyzed().toString())
-    # The public `explain` prints; capturing standard output would mix up the threads of a process.
-    explained = str(cast("ConnectDataFrame", df)._explain_string(extended=True))
-    analysed = explained.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized Logical Plan ==\n")[0]
-    _schema, _, plan = analysed.partition("\n")
-    return plan
 
 
 def column_lineage(df: DataFrame, sources: Collection[str]) -> Lineage:

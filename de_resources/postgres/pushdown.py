@@ -7,15 +7,11 @@ price that grows every day. Pattern: Incremental Loader.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import DataFrame
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
+from de_resources.compat.plans import formatted_plan
 from de_resources.errors import PermanentError
-
-if TYPE_CHECKING:
-    from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
 
 _PUSHED = re.compile(r"^PushedFilters: \[(.*)\]$", re.MULTILINE)
 _PREDICATE = re.compile(r"\*?\w+\((?:[^()]|\([^()]*\))*\)")
@@ -38,7 +34,7 @@ def pushed_predicates(frame: DataFrame) -> list[str]:
     Only those that a source promises to evaluate completely, which Spark marks by a star for databases; file readers
     promise nothing and only skip blocks. Plans the frame, reads no rows.
     """
-    found = (p for line in _PUSHED.findall(_formatted_plan(frame)) for p in _PREDICATE.findall(line))
+    found = (p for line in _PUSHED.findall(formatted_plan(frame)) for p in _PREDICATE.findall(line))
     return [p.removeprefix("*") for p in found if p.startswith("*")]
 
 
@@ -49,12 +45,3 @@ def bounds(frame: DataFrame, source: str, column: str) -> list[str]:
     if not (kinds & {"GreaterThanOrEqual", "GreaterThan"} and kinds & {"LessThan", "LessThanOrEqual"}):
         raise UnboundedRead(source, column)
     return pushed
-
-
-def _formatted_plan(frame: DataFrame) -> str:
-    # The short form cuts each value after a hundred characters.
-    if isinstance(frame, ClassicDataFrame):
-        jvm: Any = frame.sparkSession._jvm
-        mode = jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
-        return str(frame._jdf.queryExecution().explainString(mode))
-    return str(cast("ConnectDataFrame", frame)._explain_string(mode="formatted"))

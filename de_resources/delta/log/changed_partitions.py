@@ -20,11 +20,10 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileInfo, FileSelector, PyFileSystem
 
+from de_resources.compat.delta_tables import filesystem_of, table_at
 from de_resources.delta.log import TableLog
 from de_resources.errors import PermanentError
 
@@ -85,7 +84,7 @@ def changed_partitions(log: TableLog, since: int = -1) -> ChangedPartitions:
         raise NoPartitions(log.table.table_uri)
     names = log.stored_names()
     stored = [names[c] for c in columns]
-    filesystem = PyFileSystem(DeltaStorageHandler.from_table(log.table._table))
+    filesystem = filesystem_of(log.table)
     first, changed, gone_before = since + 1, dict[Values, PartitionChange](), None
     if first <= log.version and (kept := _oldest_kept(filesystem, first, log.version)) > first:
         changed, gone_before = _as_of(log, columns, kept - 1), kept
@@ -111,7 +110,7 @@ def _as_of(log: TableLog, columns: list[str], version: int) -> dict[Values, Part
     table = log.table
     if version != log.version:
         try:
-            table = DeltaTable(table.table_uri, version=version, storage_options=table._storage_options)
+            table = table_at(table, version)
         except DeltaError:
             table = log.table
     change = PartitionChange(version, LONG_AGO, LOG_GONE)

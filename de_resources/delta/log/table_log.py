@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
-from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import PyFileSystem
+
+from de_resources.compat.delta_tables import filesystem_of
 
 StorageOptions = Mapping[str, str]
 
@@ -163,7 +163,7 @@ class TableLog:
     def _head(self, path: str, columns: Sequence[str], limit: int) -> list[dict[str, Any]]:
         """The first rows that are stored in a file, with those of the columns that it has, by the names in the file."""
         stored_names = self.stored_names()
-        filesystem = PyFileSystem(DeltaStorageHandler.from_table(self.table._table))
+        filesystem = filesystem_of(self.table)
         # The log URL-encodes a path once; the file's name on disk is the decoded form.
         with filesystem.open_input_file(unquote(path)) as handle:
             stored = pq.ParquetFile(handle)

@@ -17,11 +17,10 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSelector, FileType, PyFileSystem
 
+from de_resources.compat.delta_tables import filesystem_of, table_at
 from de_resources.delta.log import TableLog
 from de_resources.delta.log.retention import retention_of
 from de_resources.errors import PermanentError
@@ -129,7 +128,7 @@ def files_of(log: TableLog, version: int) -> set[str]:
     """The data files that a version consists of, by their path in the table's folder."""
     table = log.table
     if version != table.version():
-        table = DeltaTable(table.table_uri, version=version, storage_options=table._storage_options)
+        table = table_at(table, version)
     # The log URL-encodes a path once; the file's name in the folder is the decoded form.
     return {unquote(path) for path in pa.table(table.get_add_actions()).column("path").to_pylist()}
 
@@ -146,7 +145,7 @@ def _is_foreign(path: str) -> bool:
 
 
 def _filesystem(log: TableLog) -> PyFileSystem:
-    return PyFileSystem(DeltaStorageHandler.from_table(log.table._table))
+    return filesystem_of(log.table)
 
 
 def _listed(log: TableLog) -> Iterator[StoredFile]:

@@ -1,0 +1,25 @@
+"""The Java process behind PySpark's classic sessions: whether it lives, and how the next session gets a new one."""
+
+from __future__ import annotations
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+__all__ = ["forget_java_process", "java_process_lives", "session_was_stopped"]
+
+
+def session_was_stopped(session: SparkSession) -> bool:
+    """Whether somebody has stopped this classic session."""
+    return session.sparkContext._jsc is None
+
+
+def java_process_lives() -> bool:
+    """Whether the process of the classic sessions runs. One that somebody else has started counts as running."""
+    gateway = SparkContext._gateway
+    return gateway is not None and (gateway.proc is None or gateway.proc.poll() is None)
+
+
+def forget_java_process() -> None:
+    """Let the next classic session start a process of its own. PySpark keeps the one that died for ever."""
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None

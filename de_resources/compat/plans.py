@@ -1,0 +1,35 @@
+"""The plan of a frame as text, for classic and for Connect frames: the public `explain` prints it instead of handing it out.
+
+Capturing standard output would mix up the threads of a process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.sql import DataFrame
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
+
+__all__ = ["analysed_plan", "formatted_plan"]
+
+
+def analysed_plan(frame: DataFrame) -> str:
+    """The analysed logical plan. Over Spark Connect one round trip of analysis and planning; starts no job."""
+    if isinstance(frame, ClassicDataFrame):
+        return str(frame._jdf.queryExecution().analyzed().toString())
+    explained = str(cast("ConnectDataFrame", frame)._explain_string(extended=True))
+    analysed = explained.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized Logical Plan ==\n")[0]
+    _schema, _, plan = analysed.partition("\n")
+    return plan
+
+
+def formatted_plan(frame: DataFrame) -> str:
+    """The physical plan with all of its values, which the short form cuts after a hundred characters. Starts no job."""
+    if isinstance(frame, ClassicDataFrame):
+        jvm: Any = frame.sparkSession._jvm
+        mode = jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
+        return str(frame._jdf.queryExecution().explainString(mode))
+    return str(cast("ConnectDataFrame", frame)._explain_string(mode="formatted"))
