@@ -23,7 +23,7 @@ from pydantic import Field, PrivateAttr
 from pyspark.sql import SparkSession
 
 from de_resources.compat.java_process import forget_java_process, java_process_lives, session_was_stopped
-from de_resources.engine_errors import BROKEN_CALLS, ENGINE_ERRORS, session_is_gone
+from de_resources.engine.errors import BROKEN_CALLS, ENGINE_ERRORS, session_is_gone
 from de_resources.errors import TransientError
 from de_resources.local.discovery import local_endpoint
 from de_resources.local.endpoints import accepts_connections

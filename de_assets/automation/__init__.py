@@ -21,7 +21,7 @@ from de_assets.automation.triggers.landing import visits_hour_landed
 from de_assets.automation.triggers.legacy_hours import legacy_hours_grown
 from de_assets.automation.triggers.releases import feature_released, features_release, features_set_aside
 from de_assets.sources.capture import CAPTURES
-from de_resources.tempo import sensor_seconds
+from de_resources.sensor_interval import sensor_seconds
 
 if TYPE_CHECKING:
     from de_resources.compat.graph import UnresolvedAssetJobDefinition

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from de_assets.contracts.visits import LegacyVisits
 from de_assets.dataset import dataset
 from de_assets.partitions import hourly
-from de_assets.sources.systems import LEGACY_VISITS_TABLE
+from de_assets.sources.systems import LEGACY_VISITS_RELATION, LEGACY_VISITS_TABLE
 from de_assets.transforms.error_management.filter_interceptor import intercept
 from de_checks.contract import contract_check
 from de_checks.rejections import rejection_check
@@ -25,7 +25,6 @@ from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 from de_resources.sql.literals import literal
 
-TABLE = "legacy_visits"
 CONDITIONS = {"conceivable_event_time": f"event_time >= {literal(EARLIEST)} AND event_time < {literal(LATEST)}"}
 
 
@@ -39,10 +38,12 @@ CONDITIONS = {"conceivable_event_time": f"event_time >= {literal(EARLIEST)} AND 
 def legacy_visits(context: dg.AssetExecutionContext, database: PostgresDatabase, spark: SparkEngine) -> ObservedFrame:
     """Read the rows that the database received in the run's hours, and keep those with a conceivable time."""
     window = context.partition_time_window
-    rows = spark.spark_session.read.format("jdbc").options(**database.jdbc_options(TABLE)).load()
+    rows = spark.spark_session.read.format("jdbc").options(**database.jdbc_options(LEGACY_VISITS_RELATION)).load()
     received = F.col("ingestion_time")
     increment = rows.where((received >= F.lit(window.start)) & (received < F.lit(window.end)))
-    context.add_output_metadata({"source/predicates": " AND ".join(bounds(increment, TABLE, "ingestion_time"))})
+    context.add_output_metadata(
+        {"source/predicates": " AND ".join(bounds(increment, LEGACY_VISITS_RELATION, "ingestion_time"))}
+    )
     hours = [hourly.time_window_for_partition_key(key).start for key in context.partition_keys]
     return intercept(as_landed(increment), CONDITIONS, window="ingestion_hour", expected=hours)
 

@@ -19,9 +19,9 @@ from de_resources.errors import PermanentError
 from de_resources.settings import Settings
 
 if TYPE_CHECKING:
-    from de_assets.dead_letters.decisions import Decision
     from de_assets.dead_letters.letters import Decided, Letter
     from de_assets.filling import Outcome
+    from de_assets.sources.decisions import Decision
 
 HELP = "Dead letters of visits: look at them, replay them, give them up."
 
@@ -146,8 +146,8 @@ def _decide(make: Callable[[Decisions], Decided], *, runs: bool) -> None:
     """Land what `make` decides, run the hours that do not know it yet, and tell what is stale then."""
     from de_assets.cli.run import dagster_instance
     from de_assets.dead_letters import replay as replaying
-    from de_assets.dead_letters.decisions import decided, deciding
     from de_assets.dead_letters.letters import newest
+    from de_assets.sources.decisions import decided, deciding
     from de_resources.spark import close_connections
 
     settings = Settings.from_environment()

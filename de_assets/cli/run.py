@@ -113,8 +113,8 @@ def _bring_up(services: LocalServices, engine_is_up: Callable[[], object]) -> di
 
 
 def _warm_up(settings: Settings) -> None:
+    from de_resources.engine.warming import warm
     from de_resources.spark import SparkEngine
-    from de_resources.warming import warm
 
     warm(SparkEngine().spark_session, settings.home / "spark" / "scratch")
 

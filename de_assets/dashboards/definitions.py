@@ -5,8 +5,8 @@ from dagster_delta import LocalConfig
 
 from de_assets.dashboards import gold
 from de_assets.dashboards.daily_traffic import ReportFolder, daily_traffic
+from de_resources.sensor_interval import sensor_seconds
 from de_resources.settings import Settings
-from de_resources.tempo import sensor_seconds
 
 news_from_gold = dg.AutomationConditionSensorDefinition(
     "news_from_gold",

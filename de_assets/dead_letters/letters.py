@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from de_assets.dead_letters.decisions import Decision
+from de_assets.sources.decisions import Decision
 from de_assets.transforms.error_management.dead_letter import FINAL, OPEN, Kind, identify
 from de_resources.errors import PermanentError
 

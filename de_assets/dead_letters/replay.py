@@ -12,11 +12,11 @@ from pathlib import Path
 
 import dagster as dg
 
-from de_assets.dead_letters.decisions import decided_at, land
 from de_assets.dead_letters.letters import Decided
 from de_assets.filling import Outcome, run_keys, units
 from de_assets.partitions import CALENDAR, hourly
 from de_assets.ranges import key_ranges
+from de_assets.sources.decisions import decided_at, land
 from de_checks.per_key import latest_materializations
 from de_resources.downstream import stale_downstream
 from de_resources.errors import PermanentError

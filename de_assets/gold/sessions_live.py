@@ -25,6 +25,7 @@ from de_assets.transforms.error_management.visit_parser import ERROR, parse_visi
 from de_assets.transforms.idempotency.append_time_sessionizer import GAP, KNOWN, continued_sessions
 from de_checks.patterns import carries
 from de_resources.contract import Contract
+from de_resources.engine.utc_rows import utc_rows
 from de_resources.errors import PermanentError
 from de_resources.kafka import KafkaBroker
 from de_resources.kafka.append_log import AppendLog
@@ -37,7 +38,6 @@ from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.upsert import create_if_missing, exists, keyed_relation, upsert
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
-from de_resources.utc_rows import utc_rows
 
 CONSUMER = "sessions_live"
 RELATION = keyed_relation(Contract.of(SessionsLive))

@@ -14,13 +14,13 @@ from pydantic import Field
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from de_assets.dead_letters.decisions import DECISIONS, decision_files
 from de_assets.sources.arrivals import Arrivals, closed_hours
 from de_assets.sources.damaged_files import damaged
+from de_assets.sources.decisions import DECISIONS, decision_files
 from de_assets.sources.devices_dump import check_dump
 from de_assets.sources.landing import DEVICES, VISITS, Readiness, contents_of, hour_folder
+from de_resources.engine.literal_paths import literally
 from de_resources.errors import PermanentError, TransientError
-from de_resources.files import literally
 from de_resources.settings import Settings
 
 READINESS_VARIABLE = "DE_VISITS_READINESS"

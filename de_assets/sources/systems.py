@@ -18,6 +18,8 @@ FEATURES_TOPIC = dg.AssetKey(["sources", "features_topic"])
 USERS_TOPIC = dg.AssetKey(["sources", "users_topic"])
 USERS_TABLE = dg.AssetKey(["sources", "users_table"])
 LEGACY_VISITS_TABLE = dg.AssetKey(["sources", "legacy_visits_table"])
+LEGACY_VISITS_RELATION = "legacy_visits"
+"""The name of that table in the database."""
 ACCESS_LOG = dg.AssetKey(["sources", "access_log"])
 
 
@@ -82,6 +84,6 @@ systems = [
         "The table `legacy_visits` of the previous system.",
         "team:legacy",
         "postgres",
-        metadata={"source/table": "legacy_visits"},
+        metadata={"source/table": LEGACY_VISITS_RELATION},
     ),
 ]

@@ -15,7 +15,7 @@ import dagster as dg
 from pyspark.sql import DataFrame
 
 from de_resources.delta.slices import Slice
-from de_resources.stream_source import StreamSource
+from de_resources.engine.stream_source import StreamSource
 
 
 class Markdown(str):

@@ -16,7 +16,7 @@ from de_resources.contract import Contract
 from de_resources.delta.log import Commit, TableLog
 from de_resources.delta.log.versions import version_to_read
 from de_resources.delta.write.lock import creation_lock, local_folder
-from de_resources.engine_errors import ENGINE_ERRORS
+from de_resources.engine.errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError
 from de_resources.sql.identifiers import column_texts, identifier, quoted_path
 from de_resources.sql.literals import literal

@@ -23,10 +23,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from de_resources.delta.write.stream import await_end, identify
-from de_resources.engine_errors import ENGINE_ERRORS
+from de_resources.engine.errors import ENGINE_ERRORS
+from de_resources.engine.stream_source import StreamSource, has_begun
 from de_resources.kafka.errors import CheckpointLost, StreamStopped
 from de_resources.kafka.writer import KeyedRecord, Progress, TopicOutput, TopicWriter, progress
-from de_resources.stream_source import StreamSource, has_begun
 
 # The last line of a Python error inside the engine's own.
 _OURS = re.compile(r"^de_resources\.[\w.]+: (?P<said>.+)$", re.MULTILINE)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from de_resources.engine.stream_source import StreamSource
 from de_resources.kafka.broker import KafkaBroker
 from de_resources.kafka.topic import Topic
-from de_resources.stream_source import StreamSource
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from pydantic import SecretStr
 
@@ -14,8 +14,12 @@ from de_resources.local.endpoints import Endpoint
 from de_resources.local.ports import LOOPBACK
 from de_resources.local.service import LeftOut, Program, Service, write_private
 
-if TYPE_CHECKING:
-    from de_resources.capture.source import CaptureSource
+
+class Captured(Protocol):
+    """What somebody wants to have captured (`CaptureSource` of `de_resources/capture`); here it is only remembered."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
 
 
 class CaptureService(Service):
@@ -24,7 +28,7 @@ class CaptureService(Service):
     name = "capture"
     port_roles = {"client": "DE_CAPTURE_PORT"}  # noqa: RUF012 - a ClassVar by its base
 
-    def declare(self, captures: Iterable[CaptureSource]) -> None:
+    def declare(self, captures: Iterable[Captured]) -> None:
         """What to capture from the next start on."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_private(self._declaration, json.dumps([capture.as_dict() for capture in captures]))

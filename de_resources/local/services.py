@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from de_resources.errors import PermanentError, PlatformError
 from de_resources.local import processes
-from de_resources.local.capture_service import CaptureService
+from de_resources.local.capture_service import Captured, CaptureService
 from de_resources.local.endpoints import Endpoint, ServiceState, ServiceStatus
 from de_resources.local.jars import JarsMissing, ensure_jars
 from de_resources.local.kafka_server import KafkaService, client_config
@@ -31,8 +31,6 @@ from de_resources.settings import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from de_resources.capture.source import CaptureSource
 
 Progress = Callable[[str, str], None]
 """Called with a service's name and what happens to it now; from several threads."""
@@ -89,7 +87,7 @@ class LocalServices:
         names: Iterable[str] | None = None,
         *,
         topics: Sequence[TopicSpec] = (),
-        captures: Sequence[CaptureSource] = (),
+        captures: Sequence[Captured] = (),
         timeout: float = START_SECONDS,
         console: Console | None = None,
         progress: Progress = lambda _name, _what: None,

@@ -12,10 +12,10 @@ import dagster as dg
 from pydantic import Field
 from pyspark.sql import DataFrame
 
+from de_resources.atomic_files import publish, staged
 from de_resources.delta.table import TableMissing
 from de_resources.delta.write.lock import local_folder
 from de_resources.proxy.table import NoImmutableStore, ProxiedTable, newest_partition
-from de_resources.replication.atomic import publish, staged
 from de_resources.spark import SparkEngine
 from de_resources.sql.identifiers import identifier
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from de_resources import atomic_files
 from de_resources.delta.write.lock import commit_lock
 from de_resources.errors import PermanentError, TransientError
-from de_resources.replication import atomic
 from de_resources.replication.environments import require_apart
 
 MARKER = "_SUCCESS"
@@ -86,7 +86,7 @@ def data_files(folder: Path) -> dict[str, Path]:
 
 def digests(folder: Path) -> dict[str, str]:
     """The SHA-256 of every file by its name within the folder; reads them all, in pieces."""
-    return {name: atomic.sha256(path) for name, path in data_files(folder).items()}
+    return {name: atomic_files.sha256(path) for name, path in data_files(folder).items()}
 
 
 def synchronise(source: Path, target: Path, *, marker: str = MARKER) -> Synchronised:
@@ -102,7 +102,7 @@ def synchronise(source: Path, target: Path, *, marker: str = MARKER) -> Synchron
     with commit_lock(str(target), table=target.name, shared=False):
         files = _complete(source, marker)
         target.mkdir(parents=True, exist_ok=True)
-        atomic.discard_staged(target)
+        atomic_files.discard_staged(target)
         old = digests(target)
         try:
             look = _look(source, marker)
@@ -111,7 +111,7 @@ def synchronise(source: Path, target: Path, *, marker: str = MARKER) -> Synchron
         except FileNotFoundError:
             unchanged = False
         if not unchanged:
-            atomic.discard_staged(target)
+            atomic_files.discard_staged(target)
             raise SourceChanged(source)
         return _publish(source, target, marker, old, new)
 
@@ -136,10 +136,10 @@ def _look(source: Path, marker: str) -> list[tuple[str, int, int]]:
 def _stage_changed(source: Path, target: Path, old: str | None) -> str:
     """Stage the file unless the replica has its bytes; its digest."""
     if old is not None and target.stat().st_size == source.stat().st_size:
-        digest = atomic.sha256(source)
+        digest = atomic_files.sha256(source)
         if digest == old:
             return digest
-    return atomic.stage(source, target)
+    return atomic_files.stage(source, target)
 
 
 def _publish(source: Path, target: Path, marker: str, old: Mapping[str, str], new: Mapping[str, str]) -> Synchronised:
@@ -148,9 +148,9 @@ def _publish(source: Path, target: Path, marker: str, old: Mapping[str, str], ne
     if copied or removed:
         (target / marker).unlink(missing_ok=True)
     for name in copied:
-        atomic.publish(target / name)
+        atomic_files.publish(target / name)
     for name in removed:
         (target / name).unlink()
     if copied or removed or not (target / marker).is_file():
-        atomic.copy(source / marker, target / marker)
+        atomic_files.copy(source / marker, target / marker)
     return Synchronised(new, copied, removed, sum((target / name).stat().st_size for name in copied))

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from de_resources import atomic_files
 from de_resources.delta.write.lock import commit_lock
 from de_resources.errors import PermanentError, TransientError
-from de_resources.replication import atomic
 from de_resources.replication.delta_log import LAST_CHECKPOINT, LOG, DeltaLog, LogChanged, LogGap
 from de_resources.replication.environments import require_apart
 
@@ -82,7 +82,7 @@ def replicate_table(source: Path, target: Path, *, version: int | None = None) -
         raise SourceTableMissing(source)
     wanted = log.version if version is None else version
     with commit_lock(str(target), table=target.name, shared=False):
-        atomic.discard_staged(target)
+        atomic_files.discard_staged(target)
         replica = DeltaLog.read(target)
         copying = _Copying(log, target, wanted)
         try:
@@ -166,10 +166,10 @@ class _Copying:
         version = json.loads(text)["version"]
         known = version in self.log.checkpoints and version <= self.version
         if known and not (target.is_file() and target.read_bytes() == text):
-            atomic.copy(hint, target)
+            atomic_files.copy(hint, target)
 
     def _copy(self, source: Path, target: Path) -> None:
-        atomic.copy(source, target)
+        atomic_files.copy(source, target)
         self.files += 1
         self.bytes += target.stat().st_size
 
@@ -201,4 +201,4 @@ def table_digests(source: Path, replica: Path) -> tuple[dict[str, str], dict[str
 def _digests(log: DeltaLog, version: int, last: int, first: int) -> dict[str, str]:
     commits = [f"{LOG}/{path.name}" for v, path in log.commits.items() if first <= v <= last]
     names = [*commits, *log.live_files(version)]
-    return {name: atomic.sha256(log.table / name) for name in names if (log.table / name).is_file()}
+    return {name: atomic_files.sha256(log.table / name) for name in names if (log.table / name).is_file()}

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from de_resources.contract import Contract
+from de_resources.engine.literal_paths import literally
 from de_resources.errors import PermanentError
-from de_resources.files import literally
 from de_resources.replication.allow_list import allowed_columns
 from de_resources.sql.identifiers import identifier
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from de_assets.bronze.visits import dead_letters, parsed_lines, understood
-from de_assets.dead_letters.decisions import Decision, land
+from de_assets.sources.decisions import Decision, land
 from de_assets.sources.landing import MARKER, hour_folder
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.transforms.error_management.dead_letter import Kind, identify, with_status_counts

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from de_assets.dead_letters.decisions import Decision, UnreadableDecision, decided, decided_at, decision_files, land
 from de_assets.dead_letters.letters import (
     Decided,
     Letter,
@@ -20,6 +19,7 @@ from de_assets.dead_letters.letters import (
     repairs,
     retries,
 )
+from de_assets.sources.decisions import Decision, UnreadableDecision, decided, decided_at, decision_files, land
 from de_assets.transforms.error_management.dead_letter import Kind
 
 pytestmark = pytest.mark.pattern("dead_letter")

@@ -7,7 +7,7 @@ import pytest
 
 from de_assets.sources.landing import hour_folder, incoming, publish
 from de_assets.sources.landing_zone import LandingZone
-from de_resources.files import UnreadableName, literally
+from de_resources.engine.literal_paths import UnreadableName, literally
 from de_resources.spark import SparkEngine
 
 HOUR = datetime(2024, 10, 10, 7, tzinfo=UTC)

@@ -4,6 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,25 @@ def test_arrows_are_the_imports(diagram: Diagram) -> None:
 @pytest.mark.parametrize("diagram", DIAGRAMS[1:], ids=lambda diagram: diagram.title)
 def test_every_room_is_drawn(diagram: Diagram) -> None:
     assert diagram.boxes.keys() == rooms(diagram.title)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_rooms_import_each_other_in_no_circle(package: str) -> None:
+    """A module outside of rooms counts as a room of its own: no circle runs through it either."""
+    below: dict[str, set[str]] = {}
+    for start, end in between_rooms(package):
+        below.setdefault(start, set()).update({end} - {start})
+    try:
+        TopologicalSorter(below).prepare()
+    except CycleError as error:
+        circle = list(reversed(error.args[1]))
+        guilty = [f"{a} -> {b}" for a, b in sorted(IMPORTS) if _step(package, a, b) in set(pairwise(circle))]
+        pytest.fail("\n".join([" -> ".join(circle), *guilty]))
+
+
+def _step(package: str, start: str, end: str) -> Arrow | None:
+    inside = start.startswith(f"{package}.") and end.startswith(f"{package}.")
+    return (start.split(".")[1], end.split(".")[1]) if inside else None
 
 
 def test_no_library_imports_the_blog() -> None:

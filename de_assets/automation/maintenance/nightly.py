@@ -24,7 +24,7 @@ from de_resources.delta.metadata import markdown_table
 from de_resources.delta.table import TableMissing
 from de_resources.delta.write.lock import TableBusy
 from de_resources.delta.write.refusals import ConcurrentWrite
-from de_resources.engine_errors import ENGINE_ERRORS, causes
+from de_resources.engine.errors import ENGINE_ERRORS, causes
 from de_resources.errors import PermanentError, PlatformError
 from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT

@@ -36,7 +36,7 @@ from de_assets.sources.systems import LANDED_VISITS
 from de_checks.damaged_files import damage_of
 from de_checks.dead_letters import nothing_was_understood
 from de_checks.per_key import latest_materializations
-from de_resources.tempo import sensor_seconds
+from de_resources.sensor_interval import sensor_seconds
 
 VISITS = dg.AssetKey(["bronze", "visits"])
 DEAD_LETTERS = dg.AssetKey(["bronze", "visits_dead_letter"])

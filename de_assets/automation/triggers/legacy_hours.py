@@ -12,14 +12,15 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from de_assets.bronze.legacy_visits import TABLE, legacy_visits
 from de_assets.dataset import pattern_tags
 from de_assets.partitions import hourly
-from de_resources.key_digests import KeyDigest, of_relation, of_table
+from de_assets.sources.systems import LEGACY_VISITS_RELATION
 from de_resources.lake import Lake
 from de_resources.local.endpoints import ServiceUnavailable
 from de_resources.postgres import PostgresDatabase, RelationMissing
+from de_resources.postgres.key_digests import KeyDigest, of_relation, of_table
 
+LEGACY_VISITS = dg.AssetKey(["bronze", "legacy_visits"])
 WATCHED = timedelta(hours=48)
 """Before the newest loaded hour: longer than a transaction of the previous system may take."""
 _HOUR = timedelta(hours=1)
@@ -28,7 +29,7 @@ _HOUR = timedelta(hours=1)
 @dg.sensor(
     name="legacy_hours_grown",
     description=f"Requests loaded hours of the last {WATCHED} again whose rows at the source are others by now.",
-    target=dg.AssetSelection.assets(legacy_visits),
+    target=dg.AssetSelection.assets(LEGACY_VISITS),
     minimum_interval_seconds=300,
     default_status=dg.DefaultSensorStatus.RUNNING,
     tags=pattern_tags("incremental_loader"),
@@ -37,15 +38,15 @@ def legacy_hours_grown(
     context: dg.SensorEvaluationContext, lake: Lake, database: PostgresDatabase
 ) -> dg.SensorResult | dg.SkipReason:
     """One query to the database. The same rows are requested once, so that an hour that fails is not tried for ever."""
-    loaded = {_hour(key) for key in context.instance.get_materialized_partitions(legacy_visits.key)}
+    loaded = {_hour(key) for key in context.instance.get_materialized_partitions(LEGACY_VISITS)}
     if not loaded:
         return dg.SkipReason("No hour was loaded yet.")
     start, end = max(loaded) - WATCHED, max(loaded) + _HOUR
     try:
-        there = of_relation(database, TABLE, key="visit_id", at="ingestion_time", start=start, end=end)
+        there = of_relation(database, LEGACY_VISITS_RELATION, key="visit_id", at="ingestion_time", start=start, end=end)
     except (ServiceUnavailable, RelationMissing) as away:
         return dg.SkipReason(str(away))
-    table = lake.table(legacy_visits.key)
+    table = lake.table(LEGACY_VISITS)
     here = of_table(table, key="visit_id", hour="ingestion_hour", start=start, end=end)
     grown = different(loaded, there, here, since=start)
     busy = _in_progress(context.instance, list(grown))
@@ -75,7 +76,7 @@ def different(
 
 
 def _in_progress(instance: dg.DagsterInstance, keys: list[str]) -> set[str]:
-    status = instance.get_status_by_partition(legacy_visits.key, keys, hourly) or {} if keys else {}
+    status = instance.get_status_by_partition(LEGACY_VISITS, keys, hourly) or {} if keys else {}
     return {key for key, state in status.items() if state == dg.AssetPartitionStatus.IN_PROGRESS}
 
 

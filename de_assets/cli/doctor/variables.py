@@ -14,8 +14,8 @@ from typing import get_args
 
 from de_assets.cli.doctor.finding import Finding, fail, ok, warn
 from de_assets.sources.landing import Readiness
+from de_resources.sensor_interval import is_interval
 from de_resources.settings import ROOTS, ObjectStoreUnsupported, is_folder
-from de_resources.tempo import is_tempo
 
 SECRET_PREFIX = "DE_SECRET_"  # noqa: S105 - the start of the variables' names
 _KILL = "DE_KILL_AT"
@@ -43,7 +43,7 @@ KNOWN: Mapping[str, VariableRule] = {
     "DE_POSTGRES_BIN": VariableRule(lambda v: (Path(v) / "postgres").exists(), "a folder that holds `postgres`"),
     "DE_POSTGRES_DATABASE": VariableRule(re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}").fullmatch, "a database's name"),
     "DE_IVY_SETTINGS": VariableRule(lambda v: Path(v).is_file(), "an existing file"),
-    "DE_SENSOR_SECONDS": VariableRule(is_tempo, "a whole number of seconds, 1 or more"),
+    "DE_SENSOR_SECONDS": VariableRule(is_interval, "a whole number of seconds, 1 or more"),
     "DE_VISITS_READINESS": VariableRule(get_args(Readiness).__contains__, "one of " + ", ".join(get_args(Readiness))),
     # Looked at where they are used: the ports by their own check, the calendar at every start.
     "DE_SPARK_CONNECT_PORT": _ANYTHING,

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from de_resources.delta.metadata import DEAD_LETTERS_OPEN
 from de_resources.delta.observed_frame import MetadataByWindow, ObservedFrame
-from de_resources.exact_histogram import histogram, observed_counts
+from de_resources.engine.exact_histogram import histogram, observed_counts
 
 
 class Kind(StrEnum):

@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, Struct
 
 from de_resources.delta.metadata import FILTER_CONDITIONS, FILTER_ROWS_IN
 from de_resources.delta.observed_frame import Markdown, MetadataByWindow, ObservedFrame
-from de_resources.exact_histogram import BINS, histogram, observed_counts
+from de_resources.engine.exact_histogram import BINS, histogram, observed_counts
 from de_resources.lineage import MARK
 
 # What a condition says of a row. Null is neither true nor false: such a row is removed, and counted apart.

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from de_resources.delta.observed_frame import MetadataByWindow, ObservedFrame
-from de_resources.exact_histogram import histogram, observed_counts
+from de_resources.engine.exact_histogram import histogram, observed_counts
 
 IS_LATE, EVENT_DATE = "is_late", "event_date"
 IGNORED = "late/ignored"

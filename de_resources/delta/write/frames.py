@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from de_resources.contract import ROWS, Contract
 from de_resources.delta.slices import Slice
-from de_resources.engine_errors import ENGINE_ERRORS, causes
+from de_resources.engine.errors import ENGINE_ERRORS, causes
 from de_resources.errors import PermanentError
 from de_resources.sql.identifiers import identifier, type_text
 

@@ -21,7 +21,7 @@ from de_resources.delta.log import TableLog
 from de_resources.delta.log.versions import Folder, StoredFile, files_of
 from de_resources.delta.table import Table
 from de_resources.delta.write.lock import TableBusy, commit_lock, local_folder
-from de_resources.engine_errors import ENGINE_ERRORS
+from de_resources.engine.errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError
 
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too large")

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Table
 from de_resources.delta.write import frames
-from de_resources.engine_errors import ENGINE_ERRORS, has_condition, source_away
+from de_resources.engine.errors import ENGINE_ERRORS, has_condition, source_away
 from de_resources.errors import PlatformError, TransientError
 
 # All that Delta calls a conflict: rows, the same transaction twice, the schema or the protocol.

@@ -18,7 +18,7 @@ from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.merge import MergeRule
 from de_resources.delta.write.merge_rule import merge_rule
 from de_resources.delta.write.stateful_plan import PartitionRun
-from de_resources.stream_source import StreamSource
+from de_resources.engine.stream_source import StreamSource
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,9 +24,9 @@ from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write import frames
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.refusals import explained
-from de_resources.engine_errors import BROKEN_CALLS, ENGINE_ERRORS
+from de_resources.engine.errors import BROKEN_CALLS, ENGINE_ERRORS
+from de_resources.engine.stream_source import AnotherSource, StreamSource, require_same
 from de_resources.errors import PermanentError
-from de_resources.stream_source import AnotherSource, StreamSource, require_same
 
 CHECKPOINT = "_checkpoint"
 _OBSERVATION = "write"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from killing import killed_at
 
-from de_resources.replication import atomic, files
+from de_resources import atomic_files
+from de_resources.replication import files
 from de_resources.replication.environments import EnvironmentsOverlap
 from de_resources.replication.files import (
     MARKER,
@@ -62,7 +63,7 @@ def test_every_byte_arrives_whatever_it_is(source: Path, target: Path) -> None:
     assert held(target) == held(source)
     assert sorted(done.copied) == sorted(ODD)
     assert done.bytes_copied == sum(map(len, ODD.values()))
-    assert dict(done.digests) == {name: atomic.sha256(source / name) for name in ODD}
+    assert dict(done.digests) == {name: atomic_files.sha256(source / name) for name in ODD}
 
 
 @pytest.mark.pattern("passthrough_replicator", "full_loader")
@@ -145,7 +146,7 @@ def test_a_source_that_changes_while_it_is_copied_leaves_the_replica_as_it_was(
     before = held(target)
     (source / "dates.csv").write_bytes(b"2024-01-01\n")
     (source / "numbers.json").write_bytes(b"{}\n")
-    real = atomic.stage
+    real = atomic_files.stage
 
     def stage(copied: Path, to: Path) -> str:
         digest = real(copied, to)
@@ -159,7 +160,7 @@ def test_a_source_that_changes_while_it_is_copied_leaves_the_replica_as_it_was(
                     (source / MARKER).unlink(missing_ok=True)
         return digest
 
-    monkeypatch.setattr(files.atomic, "stage", stage)
+    monkeypatch.setattr(files.atomic_files, "stage", stage)
 
     with pytest.raises(SourceChanged, match="devices` changed"):
         synchronise(source, target)

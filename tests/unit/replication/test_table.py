@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from killing import killed_at
 from pyspark.sql import SparkSession
 
-from de_resources.replication import atomic
+from de_resources import atomic_files
 from de_resources.replication.delta_log import LOG, DeltaLog, FilesElsewhere, LogGap
 from de_resources.replication.environments import EnvironmentsOverlap
 from de_resources.replication.table import (
@@ -119,7 +119,7 @@ def test_at_every_moment_a_reader_sees_a_whole_version_or_no_table(
     if checkpoint:
         DeltaTable(source).create_checkpoint()
     seen: list[int] = []
-    real = atomic.publish
+    real = atomic_files.publish
 
     def publish(path: Path) -> None:
         real(path)
@@ -128,7 +128,7 @@ def test_at_every_moment_a_reader_sees_a_whole_version_or_no_table(
             assert ids(target) == ids(source, version)
             seen.append(version)
 
-    monkeypatch.setattr(atomic, "publish", publish)
+    monkeypatch.setattr(atomic_files, "publish", publish)
     replicate_table(source, target)
     append(source, 8)
     append(source, 9)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from de_assets.transforms.idempotency.append_time_sessionizer import EVENTS, KNOWN, continued_sessions
-from de_resources.utc_rows import utc_rows
+from de_resources.engine.utc_rows import utc_rows
 
 pytestmark = pytest.mark.pattern("keyed_idempotency")
 

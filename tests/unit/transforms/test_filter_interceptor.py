@@ -19,7 +19,7 @@ from de_assets.transforms.error_management.filter_interceptor import (
     intercept,
     interceptions,
 )
-from de_resources.exact_histogram import BINS, counts, histogram
+from de_resources.engine.exact_histogram import BINS, counts, histogram
 from de_resources.lineage import column_lineage
 
 pytestmark = pytest.mark.pattern("filter_interceptor")

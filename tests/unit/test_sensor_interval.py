@@ -2,7 +2,7 @@
 
 import pytest
 
-from de_resources.tempo import DEFAULT, VARIABLE, UnusableTempo, sensor_seconds
+from de_resources.sensor_interval import DEFAULT, VARIABLE, UnusableInterval, sensor_seconds
 
 
 def test_it_is_the_default_unless_somebody_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,5 +15,5 @@ def test_it_is_the_default_unless_somebody_says_otherwise(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("said", ["0", "-1", "soon", "1.5", "³"])
 def test_what_is_no_pause_is_refused_with_its_name(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     monkeypatch.setenv(VARIABLE, said)
-    with pytest.raises(UnusableTempo, match=VARIABLE):
+    with pytest.raises(UnusableInterval, match=VARIABLE):
         sensor_seconds()

@@ -8,7 +8,7 @@ VARIABLE = "DE_SENSOR_SECONDS"
 DEFAULT = 30
 
 
-class UnusableTempo(PermanentError):
+class UnusableInterval(PermanentError):
     """A pause that is none."""
 
     def __init__(self, said: str) -> None:
@@ -18,14 +18,14 @@ class UnusableTempo(PermanentError):
         )
 
 
-def is_tempo(said: str) -> bool:
+def is_interval(said: str) -> bool:
     """Whether it is a whole number of seconds, 1 or more."""
     return said.isascii() and said.isdigit() and int(said) > 0
 
 
 def sensor_seconds() -> int:
-    """`DE_SENSOR_SECONDS`, else 30. Dagster's daemon itself looks every five seconds. Raises `UnusableTempo`."""
+    """`DE_SENSOR_SECONDS`, else 30. Dagster's daemon itself looks every five seconds. Raises `UnusableInterval`."""
     said = os.environ.get(VARIABLE) or str(DEFAULT)
-    if not is_tempo(said):
-        raise UnusableTempo(said)
+    if not is_interval(said):
+        raise UnusableInterval(said)
     return int(said)
