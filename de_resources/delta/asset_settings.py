@@ -28,6 +28,7 @@ _DEFINED_ONLY = (
     "merge_vanished",
     "partition_expr",
     "partitioned_by",
+    "reader",
     "root_name",
     "stateful",
     "table_configuration",

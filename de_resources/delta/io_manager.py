@@ -19,6 +19,7 @@ An asset is configured by its definition metadata:
 | `stateful`         | with `mode: merge`: partitions build on each other; running an old one takes the table back     |
 |                    | first (`stateful_merge`). One partition per run; no `partition_expr`                           |
 | `writer`           | import path `package.module:Class` of a `Writer` around the asset's writes, or a list of them     |
+| `reader`           | import path of a `Reader` around what is read of the asset, or a list of them; also on an input |
 | `table_configuration` | properties of the table, from its creation on; the manager's `table_config` wins               |
 | `root_name`, `schema` | another table name or layer than the asset key's                                           |
 | `columns`          | on an input: read only these                                                                  |
@@ -29,6 +30,7 @@ A run may change `mode`, `schema_mode` and `merge_predicate` by `context.add_out
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 from uuid import uuid4
 
@@ -47,6 +49,8 @@ from de_resources.delta.metadata import record
 from de_resources.delta.observed_frame import ObservedFrame, record_metadata
 from de_resources.delta.optional_inputs import IF_MISSING, may_be_missing
 from de_resources.delta.ports import OwnLocation, require_input, require_output
+from de_resources.delta.read.reader import readers_of
+from de_resources.delta.read.request import ReadRequest
 from de_resources.delta.read_versions import ReadVersions
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.table import CommitInfo, Table, TableMissing, Written
@@ -219,26 +223,33 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         upstream = cast("OutputContext", context.upstream_output)
         metadata = upstream.definition_metadata or {}
         table = self._table(metadata, table_slice, connection)
-        self._note(context, table)
+        readers = readers_of(context.asset_key.to_user_string(), metadata, context.definition_metadata or {})
         with self._config.spark.watched():
             stateful_ = bool(metadata.get("stateful")) and context.has_asset_partitions
             slice_ = None if stateful_ else slice_of(context, metadata)
-            own = table if slice_ is None else table.limited_to(slice_.keys)
-            frame = self._read(context, own, as_of_partition=stateful_)
-            if slice_ is not None:
-                frame = frame.where(F.expr(slice_.predicate(frame.schema)))
+            session, input_ = self._config.spark.spark_session, context.definition_metadata or {}
+            request = readers.prepare(ReadRequest(session, table, slice_, metadata=metadata, input=input_))
+            self._note(context, request)
+            frame = readers.read(request, partial(self._stored, context, as_of_partition=stateful_))
             columns = table_slice.columns or frame.columns
             # The alias names the dataset in the plan, from which column lineage is read.
             return frame.select(*(F.col(identifier(c)) for c in columns)).alias(table.name)
 
-    def _read(self, context: InputContext, table: Table, *, as_of_partition: bool = False) -> DataFrame:
-        session = self._config.spark.spark_session
+    def _stored(self, context: InputContext, request: ReadRequest, *, as_of_partition: bool) -> DataFrame:
+        """The rows of a request as they are stored."""
+        slice_ = request.slice
+        table = request.table if slice_ is None else request.table.limited_to(slice_.keys)
+        frame = self._read(context, replace(request, table=table), as_of_partition=as_of_partition)
+        return frame if slice_ is None else frame.where(F.expr(slice_.predicate(frame.schema)))
+
+    def _read(self, context: InputContext, request: ReadRequest, *, as_of_partition: bool) -> DataFrame:
+        session, table = request.session, request.table
         itself = _reads_itself(context)
         optional = may_be_missing(table, (context.definition_metadata or {}).get(IF_MISSING)) or itself
         empty = table.contract.struct_type() if optional and table.contract else None
         try:
-            if not as_of_partition:
-                return table.read(session)
+            if request.version is not None or not as_of_partition:
+                return table.read(session, request.version)
             asset = context.asset_key.to_user_string()
             order = order_of(asset, context.asset_partitions_def)
             frame, basis = stateful.read(session, table, asset, context.asset_partition_keys, order, if_missing=empty)
@@ -250,11 +261,11 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             self._bases[table.uri] = basis
         return frame
 
-    def _note(self, context: InputContext, table: Table) -> None:
+    def _note(self, context: InputContext, request: ReadRequest) -> None:
         """Remember which version is about to be read."""
         step = _step(context)
         if step is not None:
-            self._read_versions.setdefault(step.step.key, ReadVersions()).note(table)
+            self._read_versions.setdefault(step.step.key, ReadVersions()).note(request.table, request.version)
 
     def _turn(
         self, context: OutputContext, metadata: Mapping[str, Any], mode: WriteMode, table: Table

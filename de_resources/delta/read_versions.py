@@ -24,11 +24,12 @@ class ReadVersions:
 
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def note(self, table: Table) -> None:
-        """Remember the version that the table has now. A table that does not exist yet was not read."""
+    def note(self, table: Table, pinned: int | None = None) -> None:
+        """Remember the version that the table has now, or the one that is read instead. A table that is not there was not."""
         newest = table.newest()
         if newest is not None:
             version, id_ = newest
+            version = version if pinned is None else pinned
             # An input that is loaded again may see more, but what was computed from the first one did not.
             self.tables.setdefault(table.name, {"version": version, "id": id_})
 

@@ -175,7 +175,7 @@ def test_a_run_cannot_leave_its_writer_out(shop: Shop) -> None:
 
 
 def test_the_writer_of_the_documentation(engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (snippet,) = snippets("io-managers.md", "engine")
+    snippet, _ = snippets("io-managers.md", "engine")
     assert engine.spark_session is not None
     monkeypatch.chdir(tmp_path)
     snippet.execute()  # it ends with what it promises, as an assertion

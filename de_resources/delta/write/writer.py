@@ -8,12 +8,12 @@ need of `Writer`, and know nothing of modes, locks and stamps. Several are named
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from de_resources.delta.layers import layers_of
 from de_resources.delta.table import Written
 from de_resources.delta.write.request import WriteRequest
 from de_resources.errors import PermanentError
@@ -92,17 +92,4 @@ class Writers(Writer):
 
 def writers_of(asset: str, metadata: Mapping[str, Any], inner: Sequence[Writer] = ()) -> Writers:
     """The writers that an asset names, around those of its manager. Raises `NotAWriter`."""
-    named = metadata.get(WRITER) or ()
-    paths = [named] if isinstance(named, str) else named
-    return Writers((*(_load(asset, path) for path in paths), *inner))
-
-
-def _load(asset: str, path: object) -> Writer:
-    module, _, name = str(path).partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise NotAWriter(asset, path, str(error)) from error
-    if not (isinstance(found, type) and issubclass(found, Writer)):
-        raise NotAWriter(asset, path, "it is no subclass of `Writer`")
-    return found()
+    return Writers((*layers_of(metadata.get(WRITER), Writer, partial(NotAWriter, asset)), *inner))

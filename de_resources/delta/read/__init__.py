@@ -1,0 +1,1 @@
+"""Reading a table on behalf of an input."""
