@@ -15,7 +15,7 @@ from de_assets.dataset import dataset
 from de_assets.sources.capture import USERS_CAPTURE
 from de_assets.sources.systems import USERS_TOPIC
 from de_assets.sources.topics import USERS
-from de_assets.transforms.ingestion.change_data_capture import parse_changes
+from de_assets.transforms.data_ingestion.change_data_capture import parse_changes
 from de_checks.capture import capture_check, understood_check
 from de_checks.contract import contract_check
 from de_checks.lag import delay_check

@@ -23,7 +23,7 @@ from de_assets.sources.systems import VISITS_TOPIC
 from de_assets.sources.topics import VISITS
 from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
 from de_assets.transforms.idempotency.append_time_sessionizer import GAP, KNOWN, continued_sessions
-from de_checks.patterns import carries
+from de_checks.factory import CheckRun, check_of_asset
 from de_resources.contract import Contract
 from de_resources.engine.utc_rows import utc_rows
 from de_resources.errors import PermanentError
@@ -122,15 +122,9 @@ def sessions_live(
     )
 
 
-@dg.asset_check(
-    retry_policy=RETRY_TRANSIENT,
-    asset=sessions_live,
-    description=f"Of the sessions of the last {JUDGED.days} days, no two of a user overlap or are closer than the gap: the "
-    "same visits under two keys would be.",
-    metadata=carries("keyed_idempotency"),
-)
-def each_session_has_one_key(database: PostgresDatabase) -> dg.AssetCheckResult:
+def _judge_keys(run: CheckRun) -> dg.AssetCheckResult:
     """One indexed query of the database. Metadata: `sessions`, and of them `too_close` to the one before."""
+    database: PostgresDatabase = run.resources.database
     with database.connect() as session, session.cursor() as cursor:
         cursor.execute(SQL(_TOO_CLOSE).format(RELATION.identifier), (GAP, JUDGED))
         sessions, too_close = cursor.fetchone() or (0, 0)
@@ -155,7 +149,17 @@ def _unclosed(database: PostgresDatabase, now: datetime) -> str | None:
     return f"{count} sessions are over and not closed" if count else None
 
 
-checks = [each_session_has_one_key]
+checks = [
+    check_of_asset(
+        sessions_live,
+        "each_session_has_one_key",
+        _judge_keys,
+        description=f"Of the sessions of the last {JUDGED.days} days, no two of a user overlap or are closer than the gap: the "
+        "same visits under two keys would be.",
+        patterns=["keyed_idempotency"],
+        resources=["database"],
+    )
+]
 polls = [
     poll(
         sessions_live,

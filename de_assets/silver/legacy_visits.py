@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from de_assets.automation.conditions import gated
 from de_assets.contracts.visits import CurrentLegacyVisits
 from de_assets.dataset import dataset
-from de_assets.transforms.ingestion.incremental_loader import newest_states
+from de_assets.transforms.data_ingestion.incremental_loader import newest_states
 from de_checks.contract import contract_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract

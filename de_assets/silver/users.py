@@ -14,8 +14,8 @@ from de_assets.automation.conditions import gated
 from de_assets.bronze.users_changes import ATTRIBUTES
 from de_assets.contracts.users import Users
 from de_assets.dataset import dataset
+from de_assets.transforms.data_ingestion.change_data_capture import in_log_order, with_truncations
 from de_assets.transforms.idempotency.slowly_changing_dimension import versions
-from de_assets.transforms.ingestion.change_data_capture import in_log_order, with_truncations
 from de_checks.contract import contract_check
 from de_checks.volume import volume_check
 from de_resources.retries import RETRY_TRANSIENT

@@ -87,6 +87,14 @@ def test_a_page_of_a_pattern_has_the_form_of_all(file: Path) -> None:
     assert re.findall(r"^## (.+)$", _prose(file), flags=re.MULTILINE) == HEADINGS
 
 
+def test_a_family_has_one_name_wherever_it_has_a_folder() -> None:
+    families = {str(family).replace(" ", "_") for family in catalogue.Family}
+    folders = [PROJECT / catalogue.PAGES, PROJECT / "de_assets" / "transforms"]
+    found = {each.name for folder in folders for each in folder.iterdir() if each.is_dir() and each.name[0] != "_"}
+    assert len(found) > 3
+    assert found <= families
+
+
 def test_every_pattern_of_the_families_that_are_built_has_a_page() -> None:
     described = {file.stem for file in PATTERN_PAGES}
     built = list(catalogue.Family)[:3]

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from de_assets.bronze.users_changes import understood_or_explained
+from de_assets.transforms.data_ingestion.change_data_capture import CLOCKS_DIFFER, in_log_order, with_truncations
 from de_assets.transforms.idempotency.slowly_changing_dimension import versions
-from de_assets.transforms.ingestion.change_data_capture import CLOCKS_DIFFER, in_log_order, with_truncations
 from de_resources.capture.envelope import Origin, records, snapshot_record, truncation
 from de_resources.capture.pgoutput import Relation, RowChange
 

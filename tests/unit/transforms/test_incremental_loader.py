@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 from pyspark.sql import SparkSession
 
-from de_assets.transforms.ingestion.incremental_loader import newest_states
+from de_assets.transforms.data_ingestion.incremental_loader import newest_states
 
 pytestmark = pytest.mark.pattern("incremental_loader")
 
