@@ -42,7 +42,7 @@ class Stream:
             producer.produce(self.topic, value.encode(), partition=partition)
         assert producer.flush(20) == 0
 
-    def run_available_now(self) -> Written:
+    def drain(self) -> Written:
         session, run = SparkEngine().spark_session, uuid4().hex
         followed = topic_stream(session, KafkaBroker(), self.topic)
         stamp = CommitInfo(self.table.name, "append", "all", run, run, run)
