@@ -61,7 +61,7 @@ from de_resources.delta.write.writer import Writer, Writers, writers_of
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
 from de_resources.sql.identifiers import identifier, require_folder_name
-from de_resources.storage import spark_options
+from de_resources.storage import require_folder, spark_options
 
 
 class NoPartitionNamed(PermanentError):
@@ -82,6 +82,11 @@ class SparkDeltaIOManager(BaseDeltaLakeIOManager):
     """
 
     spark: dg.ResourceDependency[SparkEngine]
+
+    def model_post_init(self, context: Any) -> None:
+        """Raise `NotAFolder` for an object store, before anything runs."""
+        super().model_post_init(context)
+        require_folder(type(self).__name__, self.root_uri, self.storage_options)
 
     @staticmethod
     def type_handlers() -> Sequence[DbTypeHandler[Any]]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from de_resources.delta.write.stream import await_end, identify
+from de_resources.delta.write.stream import await_end, identify, keep_progress
 from de_resources.engine_errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError, TransientError
 from de_resources.kafka.writer import KeyedRecord, Progress, TopicOutput, TopicWriter, progress
@@ -91,6 +91,7 @@ def write_available_now(
             raise CheckpointLost(output, checkpoint)
         followed = identify(session, output.topic, checkpoint, source) if source else {}
         writer.renew()
+    keep_progress(session)
     query = (
         records.select("key", "value")
         .writeStream.foreachBatch(partial(_write_batch, output))
