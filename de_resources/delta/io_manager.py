@@ -14,7 +14,8 @@ An asset is configured by its definition metadata:
 | `mode`             | `overwrite`, `append`, `merge`, `error`, `ignore`, `create_or_replace`                        |
 | `schema_mode`      | `merge`: may gain columns; `overwrite`: replaces the schema (whole tables only)               |
 | `merge_keys`, `merge_predicate`, `merge_order`, `merge_deleted`, `merge_vanished`, `merge_ties` | see `merge_rule` |
-| `merge_deleted_days` | how long a deleted row of a merge with an order is kept (`tombstones`); unset: for good      |
+| `merge_deleted_days` | how long a deleted row of a merge with an order is kept (`tombstones`); default: the      |
+|                    | contract's `deleted_days`, else for good                                                      |
 | `pre_clustered`    | true: few partitions lie in each task of the frame, so that a range is written where it is    |
 | `stateful`         | with `mode: merge`: partitions build on each other; running an old one takes the table back     |
 |                    | first (`stateful_merge`). One partition per run; no `partition_expr`                           |
