@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from uuid import uuid4
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from de_resources.delta.table import CommitInfo, Table, Written
+from de_resources.delta.write.refusals import SourceAway
 from de_resources.delta.write.stream import CHECKPOINT, SourceLost, run_available_now
 from de_resources.kafka import KafkaBroker, TopicSpec
 from de_resources.kafka.stream import placed, topic_stream
@@ -42,9 +47,9 @@ class Stream:
             producer.produce(self.topic, value.encode(), partition=partition)
         assert producer.flush(20) == 0
 
-    def drain(self) -> Written:
+    def drain(self, at_most: int | None = None) -> Written:
         session, run = SparkEngine().spark_session, uuid4().hex
-        followed = topic_stream(session, KafkaBroker(), self.topic)
+        followed = topic_stream(session, KafkaBroker(), self.topic, at_most=at_most)
         stamp = CommitInfo(self.table.name, "append", "all", run, run, run)
         return run_available_now(session, self.table, placed(followed.records), stamp, followed.source)
 
@@ -127,3 +132,33 @@ def test_a_checkpoint_that_does_not_say_whose_offsets_it_has_adopts_the_topic_on
     stream.produce(0, "d", "e", "f", "g")
     with pytest.raises(SourceLost, match="was made anew"):
         stream.drain()
+
+
+def test_a_broker_that_dies_in_the_middle_of_a_stream_is_named_and_the_next_run_goes_on(
+    soak_seed: int, stream: Stream, at_home: LocalServices, beside: ThreadPoolExecutor
+) -> None:
+    """Minutes: the engine asks a broker that is away for long before it gives up."""
+    values = [f"{n:02}" for n in range(40)]
+    commits = Random(soak_seed).randrange(2, 10)  # noqa: S311 - a place, not a secret
+    stream.produce(0, *values)
+
+    def kill_the_broker() -> None:
+        deadline = time.monotonic() + 120
+        while (log := stream.table.log()) is None or log.version < commits:
+            assert time.monotonic() < deadline, "no micro-batch was committed"
+            time.sleep(0.05)
+        broker = psutil.Process(next(each.pid for each in at_home.status() if each.name == "kafka"))
+        broker.kill()
+        broker.wait(20)
+
+    killed = beside.submit(kill_the_broker)
+    with pytest.raises(SourceAway, match=r"`bronze\.drained` stopped answering.*run again"):
+        stream.drain(at_most=1)
+    killed.result()
+    read = stream.rows()
+    assert read == values[: len(read)]
+    assert 0 < len(read) < len(values), "it died in the middle"
+
+    at_home.up(["kafka"])
+    stream.drain()
+    assert stream.rows() == values
