@@ -119,9 +119,7 @@ def produced(topic: str, value: str) -> None:
     assert producer.flush(30) == 0
 
 
-def test_a_copy_of_the_home_goes_on_where_it_was_copied(
-    soak_seed: int, lone_services: LocalServices, moved: Move
-) -> None:
+def test_a_copy_of_the_home_goes_on_where_it_was_copied(lone_services: LocalServices, moved: Move) -> None:
     """All of the platform, with runs before and after: more than a minute."""
     platform = Platform(lone_services)
     platform.up()
