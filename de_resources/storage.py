@@ -9,8 +9,29 @@ from __future__ import annotations
 from dagster_delta import AzureConfig, GcsConfig, LocalConfig, S3Config
 
 from de_resources.errors import PermanentError
+from de_resources.settings import is_folder
 
 StorageConfig = LocalConfig | S3Config | AzureConfig | GcsConfig
+
+
+class NotAFolder(PermanentError):
+    """A resource that is to keep its tables in an object store."""
+
+    def __init__(self, resource: str, setting: str) -> None:
+        self.resource, self.setting = resource, setting
+        super().__init__(
+            f"`{resource}` is given {setting}, and keeps its tables in folders only: the engine has no connector for object "
+            "stores, and no statement gets their credentials. Give it a folder as `root_uri` and `LocalConfig()` as "
+            "`storage_options`; for an object store, take an IO manager of `dagster-delta`."
+        )
+
+
+def require_folder(resource: str, root: str, config: StorageConfig) -> None:
+    """Raise `NotAFolder` for what could not work, as early as the resource is made: when definitions are loaded."""
+    if not isinstance(config, LocalConfig):
+        raise NotAFolder(resource, f"`{type(config).__name__}`")
+    if not is_folder(root):
+        raise NotAFolder(resource, f"a place at `{root.split('://')[0]}://`")
 
 
 def spark_options(config: StorageConfig) -> dict[str, str]:

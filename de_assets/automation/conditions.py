@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
 _AC = dg.AutomationCondition
 
+PATIENCE = "30 3-21/6 * * *"
+"""When what nobody brought is no longer awaited: no sooner than hours after midnight, when a day's last hour may be landing."""
+_INGESTED = dg.AssetSelection.tag("pattern/incremental_loader", "").roots()
+"""What is loaded hour by hour from outside: whether a missing partition of it will ever come, nobody in the graph knows."""
+_STEPS = 4
+"""How many steps up a missing partition is followed to what is missing outside."""
+
 
 def gated(reference: dg.AssetSelection | None = None, *, there: dg.AssetSelection | None = None) -> Condition:
     """Request what an upstream change made outdated, once every upstream partition is there and passed its gates.
@@ -36,6 +43,10 @@ def gated(reference: dg.AssetSelection | None = None, *, there: dg.AssetSelectio
     check passes on what is there by then. A partition that was never computed, though its upstreams are there, is
     requested too: turning automation on catches up. `reference` names upstreams that are looked up but neither awaited
     nor followed: a changed user must not request every hour that ever was. `there` names those of them that have to exist.
+
+    An upstream partition that no source brought is awaited until a tick of `PATIENCE` passed without news upstream. Then it
+    is done without, as `de run` does without it; when it comes after all, that is a change as any other. One that is
+    missing because a step failed or a check holds it back is awaited for as long as it takes.
     """
 
     def any_upstream(condition: Condition) -> Condition:
@@ -52,9 +63,11 @@ def gated(reference: dg.AssetSelection | None = None, *, there: dg.AssetSelectio
         | never_computed.with_label("never_computed")
         | _overtaken(rewritten_apart).with_label("overtaken")
     )
-    ungated = any_upstream(~_AC.all_checks_match(_AC.check_passed(), blocking_only=True))
+    # What is not there has passed nothing, and is judged below.
+    ungated = any_upstream(~_AC.missing() & ~_AC.all_checks_match(_AC.check_passed(), blocking_only=True))
     # Never in the run that writes the upstream: a gate that fails there for one key skips the step for all of them.
-    unsettled = any_upstream(_AC.missing() | _AC.in_progress() | _AC.will_be_requested())
+    absent = any_upstream(_AC.missing()) & ~_done_without(reference)
+    unsettled = absent | any_upstream(_AC.in_progress() | _AC.will_be_requested())
     if there is not None:
         unsettled = unsettled | _AC.any_deps_match(_AC.missing()).allow(there)
     return (
@@ -79,6 +92,21 @@ def computed_once() -> Condition:
     What a correction upstream changes in old partitions is a backfill that somebody decides on.
     """
     return _AC.on_missing().with_label("computed_once")
+
+
+def _done_without(reference: dg.AssetSelection | None) -> Condition:
+    """Nothing came for long, something of each upstream is there, and what is missing is missing at its source."""
+    looked_up = reference if reference is not None else dg.AssetSelection.assets()
+    quiet = _AC.cron_tick_passed(PATIENCE).since(_AC.any_deps_match(_AC.newly_updated()).ignore(looked_up))
+    some_of_each = _AC.all_deps_match(~_AC.missing()).ignore(looked_up)
+    not_computed = _AC.any_deps_match(_AC.missing() & ~_never_brought(_STEPS)).ignore(_INGESTED | looked_up)
+    return (quiet & some_of_each & ~not_computed).with_label("done_without")
+
+
+def _never_brought(steps: int) -> Condition:
+    """Missing, because something that it is computed from was never brought by its source."""
+    above = _AC.any_deps_match(_AC.missing()).allow(_INGESTED)
+    return _AC.missing() & (above if steps == 1 else above | _AC.any_deps_match(_never_brought(steps - 1)))
 
 
 def _overtaken(rewritten: Condition) -> Condition:

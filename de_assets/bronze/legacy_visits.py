@@ -10,7 +10,7 @@ import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from de_assets.contracts.visits import LegacyVisits
+from de_assets.contracts.visits import CONCEIVABLE, LegacyVisits
 from de_assets.dataset import dataset
 from de_assets.partitions import hourly
 from de_assets.sources.systems import LEGACY_VISITS_RELATION, LEGACY_VISITS_TABLE
@@ -18,14 +18,13 @@ from de_assets.transforms.error_management.filter_interceptor import intercept
 from de_checks.contract import contract_check
 from de_checks.rejections import rejection_check
 from de_resources.delta.observed_frame import ObservedFrame
-from de_resources.moments import EARLIEST, LATEST
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.pushdown import bounds
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
-from de_resources.sql.literals import literal
 
-CONDITIONS = {"conceivable_event_time": f"event_time >= {literal(EARLIEST)} AND event_time < {literal(LATEST)}"}
+CONDITIONS = CONCEIVABLE
+"""Rows that break these rules of the contract are left out and counted: one of them is no reason to stop its hour."""
 
 
 @dg.asset(

@@ -207,6 +207,13 @@ class VisitsEnriched(pa.DataFrameModel):
         }
 
 
+CONCEIVABLE = {
+    "conceivable_event_time": "event_time >= TIMESTAMP '1970-01-01T00:00:00Z' "
+    "AND event_time < TIMESTAMP '2262-01-01T00:00:00Z'"
+}
+"""What the legacy system's database does not judge: it knows `infinity` and the year 1, which other readers cannot hold."""
+
+
 class LegacyColumns(pa.DataFrameModel):
     """What both datasets of the legacy system have: one row per visit."""
 
@@ -228,14 +235,17 @@ class LegacyVisits(LegacyColumns):
     ingestion_hour: T.TimestampType = pa.Field(nullable=False, description="Hour of `ingestion_time` (UTC)")
 
     class Config:
-        """The delta column is the ingestion time: an event time may lie anywhere."""
+        """The delta column is the ingestion time: an event time may lie anywhere that a calendar has."""
 
         name = "bronze.legacy_visits"
         metadata = {
             "owner": "team:legacy",
             "key": ["visit_id"],
             "partitioned_by": ["ingestion_hour"],
-            "rules": {"hour_is_that_of_ingestion": "ingestion_hour = date_trunc('HOUR', ingestion_time)"},
+            "rules": {
+                "hour_is_that_of_ingestion": "ingestion_hour = date_trunc('HOUR', ingestion_time)",
+                **CONCEIVABLE,
+            },
         }
 
 
@@ -251,4 +261,4 @@ class CurrentLegacyVisits(LegacyColumns):
         """Small enough to be computed as a whole."""
 
         name = "silver.legacy_visits"
-        metadata = {"owner": "team:legacy", "key": ["visit_id"]}
+        metadata = {"owner": "team:legacy", "key": ["visit_id"], "rules": CONCEIVABLE}

@@ -38,6 +38,7 @@ from de_assets.transforms.error_management.watermark import WATERMARK, Future, L
 from de_checks.conservation import conservation_check
 from de_checks.contract import contract_check
 from de_checks.dead_letters import dead_letter_checks
+from de_checks.stream_drift import FILLED, filled, stream_drift_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.delta.slices import OffsetRange
@@ -108,7 +109,10 @@ def live_visits(context: dg.AssetExecutionContext, stream: DataFrame, lake: Lake
         yield dg.Output(dead_letters(records, offsets), "dead")
         yield dg.Output(late_visits(records, offsets), "late")
         valid = intercept_stream(records, RULE.conditions, time=STREAM.arrived, length=WINDOW)
-        yield dg.Output(ObservedFrame(in_event_hour(valid.frame), valid.metadata, offsets), "valid")
+        # Of all that was understood, so that a drift is seen also where most visits are late.
+        fields = {FILLED: filled(records.where(RULE.understood), Contract.of(VisitsLive))}
+        kept = ObservedFrame(in_event_hour(valid.frame), valid.metadata, offsets).with_metadata({None: fields})
+        yield dg.Output(kept, "valid")
         after = next_state(judged, state, RULE, added).select(*Contract.of(VisitsLiveState).column_names)
         yield dg.Output(ObservedFrame(after, lambda: {None: progress(judged)}), "state")
     finally:
@@ -178,6 +182,7 @@ checks = [
     contract_check(_VALID),
     contract_check(_LATE, blocking=False),
     contract_check(_STATE, blocking=False),
+    stream_drift_check(_VALID),
     *dead_letter_checks(_VALID, _DEAD, red_above=0.05, block_above=0.5),
     conservation_check(
         _STATE,

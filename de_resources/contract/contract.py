@@ -13,6 +13,8 @@ rules, keys, owner and personal-data tags are written down:
             metadata = {"owner": "team:web", "key": ["visit_id"], "partitioned_by": ["event_hour"],
                         "rules": {"ends_after_start": "ended_at >= started_at"}}
 
+A dataset that keeps deleted rows says for how long in `Config.metadata["deleted_days"]`.
+
 `Contract.of(Model)` compiles it into a Spark schema, row rules as SQL predicates (for counters, examples and
 constraints), the column schema that Dagster's UI shows, and redaction. Assets name their contract by import path in
 their metadata (`{"contract": "package.module:Model"}`), which keeps the metadata readable and serialisable.
@@ -73,6 +75,8 @@ class Contract:
     key: tuple[str, ...] = ()
     partitioned_by: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    deleted_days: float | None = None
+    """For how many days a deleted row is kept where it could come back; None: for good."""
     model: type[DataFrameModel] | None = None
 
     @classmethod
@@ -150,6 +154,7 @@ def _compile(model: type[DataFrameModel]) -> Contract:
         key=tuple(options.get("key", ())),
         partitioned_by=tuple(options.get("partitioned_by", ())),
         properties=dict(options.get("properties", {})),
+        deleted_days=options.get("deleted_days"),
         model=model,
     )
 

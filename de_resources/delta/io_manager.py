@@ -14,7 +14,8 @@ An asset is configured by its definition metadata:
 | `mode`             | `overwrite`, `append`, `merge`, `error`, `ignore`, `create_or_replace`                        |
 | `schema_mode`      | `merge`: may gain columns; `overwrite`: replaces the schema (whole tables only)               |
 | `merge_keys`, `merge_predicate`, `merge_order`, `merge_deleted`, `merge_vanished`, `merge_ties` | see `merge_rule` |
-| `merge_deleted_days` | how long a deleted row of a merge with an order is kept (`tombstones`); unset: for good      |
+| `merge_deleted_days` | how long a deleted row of a merge with an order is kept (`tombstones`); default: the      |
+|                    | contract's `deleted_days`, else for good                                                      |
 | `pre_clustered`    | true: few partitions lie in each task of the frame, so that a range is written where it is    |
 | `stateful`         | with `mode: merge`: partitions build on each other; running an old one takes the table back     |
 |                    | first (`stateful_merge`). One partition per run; no `partition_expr`                           |
@@ -65,7 +66,7 @@ from de_resources.delta.write.writer import Writer, Writers, writers_of
 from de_resources.errors import PermanentError
 from de_resources.spark import SparkEngine
 from de_resources.sql.identifiers import identifier, require_folder_name
-from de_resources.storage import spark_options
+from de_resources.storage import require_folder, spark_options
 
 
 class NoPartitionNamed(PermanentError):
@@ -86,6 +87,11 @@ class SparkDeltaIOManager(BaseDeltaLakeIOManager):
     """
 
     spark: dg.ResourceDependency[SparkEngine]
+
+    def model_post_init(self, context: Any) -> None:
+        """Raise `NotAFolder` for an object store, before anything runs."""
+        super().model_post_init(context)
+        require_folder(type(self).__name__, self.root_uri, self.storage_options)
 
     @staticmethod
     def type_handlers() -> Sequence[DbTypeHandler[Any]]:

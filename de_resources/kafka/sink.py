@@ -22,7 +22,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from de_resources.delta.write.stream import await_end, identify
+from de_resources.delta.write.stream import await_end, identify, keep_progress
 from de_resources.engine.errors import ENGINE_ERRORS
 from de_resources.engine.stream_source import StreamSource, has_begun
 from de_resources.kafka.errors import CheckpointLost, StreamStopped
@@ -69,6 +69,7 @@ def write_available_now(
             raise CheckpointLost(output, checkpoint)
         followed = identify(session, output.topic, checkpoint, source) if source else {}
         writer.renew()
+    keep_progress(session)
     query = (
         records.select("key", "value")
         .writeStream.foreachBatch(partial(_write_batch, output))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -9,12 +10,15 @@ import dagster as dg
 import pytest
 
 from de_assets.automation.conditions import gated, late_cascade
+from de_assets.dataset import pattern_tags
 from de_assets.partitions import hours_of_day
 from de_checks.per_key import Target
 
 # The first day has four hours only, as when a log begins in the evening.
 hours = dg.HourlyPartitionsDefinition("2024-10-10-20:00", end_date="2024-10-12-00:00")
 days = dg.DailyPartitionsDefinition("2024-10-10", end_date="2024-10-12")
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+"""When the daemon of a test is started: later than anything that the test does, as it would be."""
 REFERENCE = dg.AssetSelection.assets("users")
 
 
@@ -22,7 +26,7 @@ REFERENCE = dg.AssetSelection.assets("users")
 def users() -> None: ...
 
 
-@dg.asset(partitions_def=hours, backfill_policy=dg.BackfillPolicy.single_run())
+@dg.asset(partitions_def=hours, backfill_policy=dg.BackfillPolicy.single_run(), tags=pattern_tags("incremental_loader"))
 def bronze() -> None: ...
 
 
@@ -76,10 +80,12 @@ class Platform:
 
     instance: dg.DagsterInstance
     cursor: Any = None
+    now: datetime = NOON
 
-    def tick(self) -> dict[str, set[str | None]]:
-        """Evaluate all conditions once; what is requested, by asset."""
-        result = dg.evaluate_automation_conditions(DEFS, self.instance, cursor=self.cursor)
+    def tick(self, after: timedelta = timedelta(seconds=30)) -> dict[str, set[str | None]]:
+        """Evaluate all conditions once, that long after the last time; what is requested, by asset."""
+        self.now += after
+        result = dg.evaluate_automation_conditions(DEFS, self.instance, cursor=self.cursor, evaluation_time=self.now)
         self.cursor = result.cursor
         wanted = {a.key.to_user_string(): set(result.get_requested_partitions(a.key)) for a in ASSETS}
         return {name: keys for name, keys in wanted.items() if keys}
@@ -271,6 +277,62 @@ def test_never_computed_partitions_are_caught_up_once() -> None:
         platform.landed(hour(10, 21), hour(10, 22))
         assert platform.tick() == {"silver": {hour(10, 21), hour(10, 22)}}
         assert platform.tick() == {}
+
+
+NIGHT = timedelta(hours=12)
+
+
+@pytest.mark.pattern("aligned_fan_in")
+def test_an_hour_that_no_source_brings_is_done_without_after_a_quiet_time() -> None:
+    """Of the second day the hour 11 never lands: the day is computed without it, once, and again if it comes after all."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        platform = Platform(instance)
+        platform.tick()
+        there = [hour(11, of_day) for of_day in range(24) if of_day != 11]
+        platform.landed(*there)
+        assert platform.tick() == {"silver": set(there)}
+        platform.written(silver, *there)
+        assert platform.tick() == {}, "it may still be landing"
+        assert platform.tick(NIGHT) == {"gold": {"2024-10-11"}, "daily_bronze": {"2024-10-11"}}, "not the empty day"
+        platform.written(gold, "2024-10-11")
+        platform.written(daily_bronze, "2024-10-11")
+        assert [platform.tick(), platform.tick(NIGHT)] == [{}, {}], "settled"
+
+        platform.landed(hour(11, 11))
+        assert platform.tick() == {"silver": {hour(11, 11)}, "daily_bronze": {"2024-10-11"}}
+        platform.written(silver, hour(11, 11))
+        assert platform.tick() == {"gold": {"2024-10-11"}}
+
+
+@pytest.mark.pattern("aligned_fan_in")
+def test_news_begin_the_quiet_time_anew() -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        platform = Platform(instance, now=NOON + timedelta(hours=3))
+        platform.tick()
+        platform.written(silver, hour(11, 0))
+        assert "gold" not in platform.tick()
+        platform.written(silver, hour(11, 1))
+        platform.written(bronze, hour(11, 0), hour(11, 1))
+        assert "gold" not in platform.tick(), "nothing is quiet between two ticks of the clock"
+        assert platform.tick(NIGHT)["gold"] == {"2024-10-11"}
+        platform.written(silver, hour(11, 2))
+        assert "gold" not in platform.tick()
+        assert platform.tick(NIGHT)["gold"] == {"2024-10-11"}
+
+
+@pytest.mark.pattern("aligned_fan_in")
+@pytest.mark.parametrize("passed", [True, False], ids=["failed", "held back"])
+def test_an_hour_that_landed_and_was_not_computed_is_awaited_for_as_long_as_it_takes(passed: bool) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        platform = Platform(instance)
+        platform.tick()
+        platform.landed(*(hour(11, of_day) for of_day in range(23)))
+        platform.written(bronze, hour(11, 23))
+        platform.judged(hour(11, 23), passed=passed)
+        platform.tick()
+        platform.written(silver, *(hour(11, of_day) for of_day in range(23)))
+        for _ in range(3):
+            assert "gold" not in platform.tick(NIGHT)
 
 
 @pytest.mark.pattern("aligned_fan_in")

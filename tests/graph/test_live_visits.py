@@ -19,6 +19,7 @@ from stream_reference import Record, cuts, simulated, verdicts
 from de_assets import __version__
 from de_assets.bronze.visits_stream import understood_or_explained
 from de_assets.contracts.visits import VisitsStream
+from de_assets.contracts.visits_live import VisitsLive
 from de_assets.resources import resources
 from de_assets.silver.visits_live import RULE, checks, live_visits
 from de_resources.contract import Contract
@@ -177,6 +178,18 @@ def test_the_filter_gives_an_account_per_window_of_processing_time(live: Live) -
     assert found == expected
     by_hour = live.runs[-1]["visits_live_late"]["filter/by_hour"]
     assert sum(hour["rows_in"] for hour in by_hour.values()) == len(second)
+
+
+@pytest.mark.pattern("online_observer")
+def test_a_run_counts_the_rows_that_were_understood_and_the_fields_that_they_have(live: Live) -> None:
+    second = [record for piece in PIECES[1:] for record in piece]
+    understood = sum(EXPECTED[record.source, record.position] != "malformed" for record in second)
+    told = live.runs[-1]["visits_live"]["stream/filled"]
+    assert told["rows"] == understood
+    optional = {column.name for column in Contract.of(VisitsLive).columns if column.nullable}
+    assert told["columns"] == dict.fromkeys(optional, 0) | {"keep_private": understood}
+    (judged,) = [each for each in live.evaluations if each.check_name == "schema_has_not_drifted"]
+    assert judged.passed
 
 
 @pytest.mark.pattern("late_data_detector", "windowed_deduplicator")

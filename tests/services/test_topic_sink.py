@@ -63,6 +63,12 @@ def committed(topic: str) -> Counter[str]:
     return Counter((each.value or b"").decode() for each in read_topic(KafkaBroker().client_config(), topic).records)
 
 
+def read_up_to(offsets: str | None) -> int:
+    """How many records of the only topic lie before these offsets."""
+    told: dict[str, dict[str, int]] = json.loads(offsets or "null") or {}
+    return sum(sum(partitions.values()) for partitions in told.values())
+
+
 def life(output: TopicOutput, checkpoint: Path, kill_at: str | None = None) -> dict[str, Any] | None:
     """A process that drains; what it wrote, or None where it was killed."""
     command = [
@@ -119,13 +125,16 @@ def test_over_connect_the_servers_own_worker_writes_and_what_it_raises_is_said(
     session, broker, checkpoint = SparkEngine().spark_session, KafkaBroker(), str(tmp_path / "checkpoint")
     publish(f"{output.topic}-source", ["a", "b", "c"])
     stream = topic_stream(session, broker, f"{output.topic}-source", at_most=2)
+    # By itself the engine remembers the last 100 micro-batches. Here it is one: the report must not rest on it.
+    session.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1")
 
     first = write_available_now(session, stream.records, output, checkpoint, stream.source)
     publish(f"{output.topic}-source", ["d"])
     second = write_available_now(session, stream.records, output, checkpoint, stream.source)
     third = write_available_now(session, stream.records, output, checkpoint, stream.source)
     assert [(each.records, each.skipped) for each in (first, second, third)] == [(3, ()), (1, ()), (0, ())]
-    assert (second.batches, third.batches) == (1, 0)
+    assert [each.batches for each in (first, second, third)] == [2, 1, 0]
+    assert [read_up_to(at) for at in (first.start, first.end, second.start, second.end)] == [0, 3, 3, 4]
     assert committed(output.topic) == Counter("abcd")
 
     with TopicWriter(output) as other:  # somebody else writes under the same name

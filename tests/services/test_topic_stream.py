@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from uuid import uuid4
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from de_resources.delta.table import CommitInfo, Table, Written
+from de_resources.delta.write.refusals import SourceAway
 from de_resources.delta.write.stream import CHECKPOINT, SourceLost, run_available_now
 from de_resources.kafka import KafkaBroker, TopicSpec
 from de_resources.kafka.stream import placed, topic_stream
@@ -42,9 +47,9 @@ class Stream:
             producer.produce(self.topic, value.encode(), partition=partition)
         assert producer.flush(20) == 0
 
-    def run_available_now(self) -> Written:
+    def drain(self, at_most: int | None = None) -> Written:
         session, run = SparkEngine().spark_session, uuid4().hex
-        followed = topic_stream(session, KafkaBroker(), self.topic)
+        followed = topic_stream(session, KafkaBroker(), self.topic, at_most=at_most)
         stamp = CommitInfo(self.table.name, "append", "all", run, run, run)
         return run_available_now(session, self.table, placed(followed.records), stamp, followed.source)
 
@@ -69,14 +74,14 @@ def stream(at_home: LocalServices, tmp_path: Path) -> Iterator[Stream]:
 def test_a_topic_that_came_back_smaller_stops_the_stream_and_what_was_read_stays(stream: Stream) -> None:
     stream.produce(0, "a", "b")
     stream.produce(2, "c")
-    stream.run_available_now()
+    stream.drain()
     stream.forget_source()
     stream.delete()
     stream.create(partitions=1)
     stream.produce(0, "d", "e", "f")
     for _ in range(2):
         with pytest.raises(SourceLost, match=r"bronze\.drained.*remove .*_checkpoint") as lost:
-            stream.run_available_now()
+            stream.drain()
         stream.forget_source()
         assert re.search(rf"{stream.topic}-[12]", lost.value.reason), lost.value.reason
     assert stream.rows() == ["a", "b", "c"]
@@ -84,35 +89,35 @@ def test_a_topic_that_came_back_smaller_stops_the_stream_and_what_was_read_stays
 
 def test_a_topic_that_came_back_shorter_stops_the_stream(stream: Stream) -> None:
     stream.produce(0, "a", "b")
-    stream.run_available_now()
+    stream.drain()
     stream.forget_source()
     stream.delete()
     stream.create(partitions=3)
     stream.produce(0, "c")
     with pytest.raises(SourceLost) as lost:
-        stream.run_available_now()
+        stream.drain()
     assert f"{stream.topic}-0" in lost.value.reason
     assert stream.rows() == ["a", "b"]
 
 
 def test_a_topic_that_came_back_longer_stops_the_stream_as_well(stream: Stream) -> None:
     stream.produce(0, "a", "b")
-    stream.run_available_now()
+    stream.drain()
     stream.delete()
     stream.create(partitions=3)
     stream.produce(0, "c", "d", "e")
     for _ in range(2):
         with pytest.raises(SourceLost, match=rf"topic {stream.topic} was made anew"):
-            stream.run_available_now()
+            stream.drain()
     assert stream.rows() == ["a", "b"]
 
 
 def test_a_checkpoint_that_does_not_say_whose_offsets_it_has_adopts_the_topic_once_and_says_so(stream: Stream) -> None:
     stream.produce(0, "a", "b")
-    first = stream.run_available_now()
+    first = stream.drain()
     stream.forget_source()
     stream.produce(0, "c")
-    adopting, known = stream.run_available_now(), stream.run_available_now()
+    adopting, known = stream.drain(), stream.run_available_now()
 
     told = [str(each.details["stream/source"]) for each in (first, adopting, known)]
     assert [each.endswith("adopted: the checkpoint did not say whose offsets it has") for each in told] == [
@@ -126,4 +131,34 @@ def test_a_checkpoint_that_does_not_say_whose_offsets_it_has_adopts_the_topic_on
     stream.create(partitions=3)
     stream.produce(0, "d", "e", "f", "g")
     with pytest.raises(SourceLost, match="was made anew"):
-        stream.run_available_now()
+        stream.drain()
+
+
+def test_a_broker_that_dies_in_the_middle_of_a_stream_is_named_and_the_next_run_goes_on(
+    soak_seed: int, stream: Stream, at_home: LocalServices, beside: ThreadPoolExecutor
+) -> None:
+    """Minutes: the engine asks a broker that is away for long before it gives up."""
+    values = [f"{n:02}" for n in range(40)]
+    commits = Random(soak_seed).randrange(2, 10)  # noqa: S311 - a place, not a secret
+    stream.produce(0, *values)
+
+    def kill_the_broker() -> None:
+        deadline = time.monotonic() + 120
+        while (log := stream.table.log()) is None or log.version < commits:
+            assert time.monotonic() < deadline, "no micro-batch was committed"
+            time.sleep(0.05)
+        broker = psutil.Process(next(each.pid for each in at_home.status() if each.name == "kafka"))
+        broker.kill()
+        broker.wait(20)
+
+    killed = beside.submit(kill_the_broker)
+    with pytest.raises(SourceAway, match=r"`bronze\.drained` stopped answering.*run again"):
+        stream.drain(at_most=1)
+    killed.result()
+    read = stream.rows()
+    assert read == values[: len(read)]
+    assert 0 < len(read) < len(values), "it died in the middle"
+
+    at_home.up(["kafka"])
+    stream.drain()
+    assert stream.rows() == values

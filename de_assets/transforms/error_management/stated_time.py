@@ -14,7 +14,14 @@ def stated_time(text: Column) -> Column:
     Spark reads `10:05` as today's, and `2024` as its first day.
     """
     has_date = (F.substring(text, 5, 1) == "-") & (F.substring(text, 8, 1) == "-")
-    return F.when(has_date, text.try_cast("timestamp"))
+    return F.when(has_date, _with_seconds(text).try_cast("timestamp"))
+
+
+def _with_seconds(text: Column) -> Column:
+    """ISO 8601 lets seconds out (`2026-01-05T10:05+01:00`), and Spark reads a zone behind seconds only."""
+    has_none = (F.substring(text, 14, 1) == ":") & F.substring(text, 17, 1).isin("Z", "+", "-", " ")
+    completed = F.concat(F.substring(text, 1, 16), F.lit(":00"), F.substr(text, F.lit(17)))
+    return F.when(has_none, completed).otherwise(text)
 
 
 def conceivable(moment: Column) -> Column:

@@ -1,8 +1,8 @@
 """Forgetting deleted rows that a merge with an order keeps, so that an older insert does not bring them back.
 
-They are kept as long as the asset's metadata says (`merge_deleted_days`), counted from the row's `merge_order`, which has to be
-a time. Who delivers a change within that time finds the deletion still there: batches give the same table in any order.
-A change that comes later than that is taken for new.
+They are kept as long as the contract says (`deleted_days`), or the metadata of an asset (`merge_deleted_days`), counted from
+the row's `merge_order`, which has to be a time. Who delivers a change within that time finds the deletion still there: batches
+give the same table in any order. A change that comes later than that is taken for new.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampType
 
+from de_resources.contract import Contract
 from de_resources.delta.maintenance.statements import stamped
 from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.crash_points import crash_point
@@ -33,7 +34,8 @@ class CannotForget(PermanentError):
     def __init__(self, table: str, why: str) -> None:
         self.table, self.why = table, why
         super().__init__(
-            f"The deleted rows of `{table}` cannot be forgotten: {why}. Correct or remove `{DELETED_DAYS}`."
+            f"The deleted rows of `{table}` cannot be forgotten: {why}. Correct or remove `{DELETED_DAYS}` of the asset, or "
+            "`deleted_days` of its contract."
         )
 
 
@@ -47,8 +49,8 @@ class Forgetting:
 
     @classmethod
     def of(cls, table: str, metadata: Mapping[str, Any]) -> Forgetting | None:
-        """What an asset declares; None where it keeps deleted rows for good. Raises `CannotForget`."""
-        days = metadata.get(DELETED_DAYS)
+        """What an asset and its contract declare; None where deleted rows are kept for good. Raises `CannotForget`."""
+        days = _declared_days(table, metadata)
         if days is None:
             return None
         deleted, order = metadata.get("merge_deleted"), metadata.get("merge_order")
@@ -59,6 +61,14 @@ class Forgetting:
         if isinstance(days, bool) or not isinstance(days, int | float) or days < 0:
             raise CannotForget(table, f"{days!r} is no number of days")
         return cls(deleted, order, timedelta(days=days))
+
+
+def _declared_days(table: str, metadata: Mapping[str, Any]) -> Any:
+    said, contract = metadata.get(DELETED_DAYS), metadata.get("contract")
+    promised = Contract.load(contract).deleted_days if contract else None
+    if said is not None and promised is not None and said != promised:
+        raise CannotForget(table, f"its contract says {promised} days, and its asset {said}")
+    return promised if said is None else said
 
 
 def forget(

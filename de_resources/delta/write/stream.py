@@ -30,7 +30,6 @@ from de_resources.errors import PermanentError
 
 CHECKPOINT = "_checkpoint"
 _OBSERVATION = "write"
-# The engine tells of the last 100 micro-batches unless it is asked for more. Setting it again changes nothing.
 _PROGRESS_KEPT = ("spark.sql.streaming.numRecentProgressUpdates", "100000")
 # What Spark's Kafka source says of partitions that are gone or shorter than they were.
 _LOST = re.compile(
@@ -83,7 +82,7 @@ def run_available_now(
     crash_point("before_commit", table.name)
     log = table.log()
     before = log.version if log else 0
-    session.conf.set(*_PROGRESS_KEPT)
+    keep_progress(session)
     with explained(table):
         query = (
             counted.writeStream.format("delta")
@@ -96,6 +95,11 @@ def run_available_now(
     crash_point("after_commit", table.name)
     written = _written(table, stamp, before, query.recentProgress, time.monotonic() - started)
     return replace(written, details={**written.details, **followed})
+
+
+def keep_progress(session: SparkSession) -> None:
+    """Have the engine tell of every micro-batch of the streams that are started from now on, not of the last 100 only."""
+    session.conf.set(*_PROGRESS_KEPT)
 
 
 def identify(session: SparkSession, output: str, checkpoint: str, source: StreamSource) -> dict[str, str]:

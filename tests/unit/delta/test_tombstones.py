@@ -3,8 +3,10 @@
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
+import pandera.pyspark as pa
+import pyspark.sql.types as T
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,6 +97,29 @@ def test_batches_that_come_within_the_time_give_the_same_table_in_any_order(
 def test_what_cannot_be_forgotten_is_said(wrong: dict[str, Any], why: str) -> None:
     with pytest.raises(CannotForget, match=why):
         Forgetting.of("silver.accounts", METADATA | wrong)
+
+
+class Kept(pa.DataFrameModel):
+    """Accounts whose contract says how long a deleted one is kept."""
+
+    id: T.IntegerType = pa.Field(nullable=False, description="Account")
+
+    class Config:
+        name = "silver.accounts"
+        metadata: ClassVar[dict[str, Any]] = {"owner": "team:a", "key": ["id"], "deleted_days": DAYS}
+
+
+MERGED = {"merge_order": "at", "merge_deleted": "gone", "contract": f"{__name__}:Kept"}
+
+
+def test_the_contract_says_how_long_and_its_asset_need_not() -> None:
+    assert Forgetting.of("silver.accounts", MERGED) == FORGETTING
+    assert Forgetting.of("silver.accounts", MERGED | {"merge_deleted_days": DAYS}) == FORGETTING
+
+
+def test_two_numbers_of_days_are_one_too_many() -> None:
+    with pytest.raises(CannotForget, match="its contract says 2 days, and its asset 3"):
+        Forgetting.of("silver.accounts", MERGED | {"merge_deleted_days": 3})
 
 
 def test_an_order_that_is_no_time_is_said(accounts: Accounts) -> None:
