@@ -1,6 +1,7 @@
 """Sessions of a day.
 
-Grain: one session of one user; a session that spans midnight counts on both days.
+Grain: one session of one user; a session that spans midnight counts on both days. Pattern: Online Observer - the write
+measures its columns, so that a change of durations or of the number of pages shows in a plot.
 """
 
 import dagster as dg
@@ -15,12 +16,13 @@ from de_assets.transforms.data_value import sessionizer
 from de_checks.contract import contract_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
+from de_resources.observers import ONLINE_OBSERVER
 from de_resources.retries import RETRY_TRANSIENT
 
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
-    **dataset(Sessions, partition="event_date"),
+    **dataset(Sessions, patterns=["online_observer"], partition="event_date", **ONLINE_OBSERVER),
     ins={"visits": dg.AssetIn(["silver", "visits_enriched"], partition_mapping=hours_of_day)},
     partitions_def=daily,
     automation_condition=late_cascade(),
