@@ -23,17 +23,17 @@ _PLOTTED = (NULLS, DISTINCT, MIN, MAX, NOT_FINITE, TRUE, LONGEST)
 _COLUMNS = ("column", NULLS, DISTINCT, MIN, "5 %", "25 %", "median", "75 %", "95 %", MAX, "other")
 
 
-def numbers(found: Figures) -> dict[str, int | float]:
+def numbers(found: Figures, prefix: str = PREFIX) -> dict[str, int | float]:
     """`observer/rows`, and `observer/<column>/<figure>` for each figure that is a number."""
-    told: dict[str, int | float] = {f"{PREFIX}/rows": found.rows}
+    told: dict[str, int | float] = {f"{prefix}/rows": found.rows}
     for column, own in found.columns.items():
         for name in _PLOTTED:
             value = own.get(name)
             if isinstance(value, int | float):
-                told[f"{PREFIX}/{column}/{name}"] = value
+                told[f"{prefix}/{column}/{name}"] = value
         quantiles = own.get(QUANTILES)
         if isinstance(quantiles, list):
-            told[f"{PREFIX}/{column}/median"] = quantiles[_MEDIAN]
+            told[f"{prefix}/{column}/median"] = quantiles[_MEDIAN]
     return told
 
 

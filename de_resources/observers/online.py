@@ -38,6 +38,7 @@ from de_resources.lineage import MARK
 from de_resources.observers.figures_shown import PREFIX, markdown_table_of, numbers
 from de_resources.observers.measures import Figures, Measure, aggregates, figures, measures_of
 from de_resources.observers.settings import Settings
+from de_resources.sql.identifiers import identifier
 
 MOST_COLUMNS = 64
 """Beyond that an asset names the columns that it wants to be observed. Each figure is one more entry of every event."""
@@ -132,9 +133,8 @@ class OnlineObserver(Writer):
         try:
             fields = _chosen(plain, settings)
             measures = self._by_key(request, settings, fields[:MOST_COLUMNS])
-            wanted = [each for place, own in enumerate(measures.values()) for each in aggregates(own, _prefix(place))]
             observation = Observation(f"observer_{uuid4().hex}")
-            frame = _sampled(plain, settings).observe(observation, *wanted).drop(_SAMPLED)
+            frame = _watched(_sampled(plain, settings), list(measures.values()), observation)
             # Over Spark Connect nothing was looked at so far: a mistake in an aggregate would fail the write.
             _ = frame.schema
         except Exception as error:  # noqa: BLE001 - whatever fails in looking is no reason not to write
@@ -151,6 +151,22 @@ class OnlineObserver(Writer):
         schema = request.frame.schema
         inside = {key: F.expr(request.slice.key_predicate(key, schema)) for key in keys}
         return {key: self.measures(request, settings, fields, where) for key, where in inside.items()}
+
+
+def _watched(frame: DataFrame, looks: Sequence[Sequence[Measure]], observation: Observation) -> DataFrame:
+    """The frame under observation. What the aggregates take is computed before, with the rest of the row."""
+    columns = frame.columns
+    names = [[f"{MARK}observed_{place}_{own}" for own in range(len(each))] for place, each in enumerate(looks)]
+    inputs = [
+        m.input.alias(name) for each, own in zip(looks, names, strict=True) for m, name in zip(each, own, strict=True)
+    ]
+    wanted = [
+        aggregate
+        for place, (each, own) in enumerate(zip(looks, names, strict=True))
+        for aggregate in aggregates(each, _prefix(place), [F.col(identifier(name)) for name in own])
+    ]
+    kept = [F.col(identifier(name)) for name in columns if name != _SAMPLED]
+    return frame.select("*", *inputs).observe(observation, *wanted).select(*kept)
 
 
 def _keys(request: WriteRequest) -> Sequence[str]:
