@@ -155,7 +155,8 @@ def _of_column(
         # Hashed, since the sketch takes few types, and no empty text.
         yield Measure(name, DISTINCT, F.when(value.isNotNull(), F.xxhash64(value)), distinct)
     own = list(_of_values(name, value, type_, sample)) if may_show_values(name, contract) else []
-    if not any(measure.name in (_NUMBER, _DAY, _MOMENT) for measure in own) or _is_float(type_) or sample is not None:
+    counted = any(measure.name in (_NUMBER, _DAY, _MOMENT) for measure in own)
+    if not counted or (_is_float(type_) and sample is None):
         yield Measure(name, _PRESENT, value, F.count)
     yield from own
 

@@ -201,10 +201,11 @@ class TestFailing:
 
 def test_a_sample_is_looked_at_for_quantiles_and_all_rows_for_the_rest(shop: Shop) -> None:
     rows = [(n, DAY, None if n % 4 == 0 else float(n), None) for n in range(2000)]
-    definition = orders(shop, rows, observe={"columns": ["amount", "email"], "sample": 0.2})
+    definition = orders(shop, rows, observe={"columns": ["amount", "email", "day"], "sample": 0.2})
     told = observed(shop, shop.run(definition, key=KEY))
     assert (told["rows"], told["amount/nulls"], told["email/nulls"]) == (2000, 500, 2000)
     assert (told["amount/min"], told["amount/max"]) == (1.0, 1999.0)
+    assert {name for name in told if name.startswith("day/")} == {"day/nulls"}
     assert 700 < told["amount/median"] < 1300
     assert not [name for name in told if name.endswith("distinct")]
 
