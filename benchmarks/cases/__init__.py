@@ -14,6 +14,7 @@ from benchmarks.cases import (
     make_test,
     merge_replay,
     metadata_cleaner,
+    online_observer,
     partition_overwrite,
     rules,
     small_asset,
@@ -38,6 +39,7 @@ CASES = tuple(
             merge_replay,
             contract_check,
             filter_account,
+            online_observer,
         ),
     )
 )

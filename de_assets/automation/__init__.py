@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from de_assets.automation import offline_observer
 from de_assets.automation.alerting.sensor import alerts
 from de_assets.automation.alerting.stray_hours import visits_outside_calendar
 from de_assets.automation.late_data.report import late_partitions
@@ -46,13 +47,15 @@ sensors = [
     cascade,
     alerts,
 ]
-schedules = [referral_stats_daily, maintenance.schedule]
+schedules = [referral_stats_daily, maintenance.schedule, offline_observer.schedule]
 
 
 def jobs(
     assets: Sequence[dg.AssetsDefinition | dg.AssetSpec],
+    checks: Sequence[dg.AssetChecksDefinition] = (),
 ) -> "list[dg.JobDefinition | UnresolvedAssetJobDefinition]":
-    """The jobs that work on the tables of these assets, and those that an event starts."""
-    tables = [maintenance.maintenance_job(assets), restore.restore_job(assets)]
+    """The jobs that work on the tables of these assets, which these checks judge, and those that an event starts."""
+    looked_at = offline_observer.offline_observer_job(assets, checks)
+    tables = [maintenance.maintenance_job(assets), restore.restore_job(assets), looked_at]
     stores = [*versions.version_jobs(assets), *weeks.week_jobs(assets)]
     return [*tables, *stores, features_release, features_set_aside, capture_anew_job(CAPTURES)]

@@ -179,6 +179,8 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         attributed = None if output.owns else request.slice
         record(context, written.table or request.table, attributed, written, request.frame, self._config.spark.label)
         context.add_output_metadata(writers.record(request, written))
+        for key, metadata in writers.record_by_key(request, written).items():
+            context.step_context.add_asset_metadata(metadata, context.asset_key, key)
         # What an earlier attempt committed was computed from what that one had read, which nobody knows any more.
         read = self._read_versions.get(context.step_key)
         if read is not None and not written.repeated:

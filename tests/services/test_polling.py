@@ -30,7 +30,7 @@ BY_THE_CLOCK = {
     "staging_visits_topic_poll": "staging/visits_topic",
 }
 # Their time is what is new: a day that has ended, a night that has come.
-BY_TIME = {"referral_stats_daily", "maintenance_nightly"}
+BY_TIME = {"referral_stats_daily", "maintenance_nightly", "offline_observer_nightly"}
 
 
 def test_every_schedule_either_asks_first_or_is_about_time() -> None:

@@ -66,6 +66,10 @@ class Writer:
         """
         return {}
 
+    def record_by_key(self, request: WriteRequest, written: Written) -> Mapping[str, Mapping[str, Any]]:  # noqa: ARG002
+        """As `record`, what is told of one partition key each, in a run over several."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Writers(Writer):
@@ -88,6 +92,14 @@ class Writers(Writer):
     def record(self, request: WriteRequest, written: Written) -> dict[str, Any]:
         """What all layers say."""
         return {name: value for layer in self.layers for name, value in layer.record(request, written).items()}
+
+    def record_by_key(self, request: WriteRequest, written: Written) -> dict[str, dict[str, Any]]:
+        """What all layers say of each key."""
+        told: dict[str, dict[str, Any]] = {}
+        for layer in self.layers:
+            for key, metadata in layer.record_by_key(request, written).items():
+                told.setdefault(key, {}).update(metadata)
+        return told
 
 
 def writers_of(asset: str, metadata: Mapping[str, Any], inner: Sequence[Writer] = ()) -> Writers:
