@@ -36,6 +36,8 @@ from de_resources.errors import PermanentError
 
 REDACTED = "•••"
 ROWS = "rows"  # counted beside the rules, and so no name for a rule
+CONSTRAINT = "contract_"
+"""How the names of a contract's constraints begin: all others of a table are somebody else's."""
 
 
 class AmbiguousRule(PermanentError):
@@ -63,7 +65,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Contract:
-    """What a dataset promises. `key` identifies a row; `partitioned_by` is the physical layout."""
+    """What a dataset promises. `key` identifies a row; `partitioned_by` is the physical layout.
+
+    `references`: by column, the key of another dataset (`layer.dataset.column`) in which its values have to be.
+    """
 
     name: str
     description: str
@@ -73,6 +78,7 @@ class Contract:
     key: tuple[str, ...] = ()
     partitioned_by: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    references: Mapping[str, str] = field(default_factory=dict)
     model: type[DataFrameModel] | None = None
 
     @classmethod
@@ -105,9 +111,22 @@ class Contract:
         """The Spark schema. Every field is nullable: nulls are judged by rules, which name and count them all."""
         return StructType([StructField(c.name, c.type, True, {"comment": c.description}) for c in self.columns])
 
+    def constraints(self) -> dict[str, str]:
+        """Every rule as a CHECK that a store enforces: name and SQL, in Spark's dialect. A null passes none by accident.
+
+        Raises `AmbiguousRule` for two names that a store, which does not know case, takes for one.
+        """
+        _require_distinct(self.name, [r.name.lower() for r in self.rules])
+        return {f"{CONSTRAINT}{r.name.lower()}": r.constraint for r in self.rules}
+
     def table_schema(self) -> dg.TableSchema:
         """The column schema for Dagster's UI, with documentation, constraints and personal-data tags."""
-        return dg.TableSchema(columns=[_table_column(c, self.key) for c in self.columns])
+        return dg.TableSchema(columns=[_table_column(c, self.key, self.unique_within) for c in self.columns])
+
+    @property
+    def unique_within(self) -> tuple[str, ...]:
+        """The columns inside whose values the key is unique, where that is not the whole table: what a run can look at."""
+        return () if set(self.partitioned_by) & set(self.key) else self.partitioned_by
 
     def redact(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Copy of a row in which personal values are masked; nulls stay visible as nulls."""
@@ -150,6 +169,7 @@ def _compile(model: type[DataFrameModel]) -> Contract:
         key=tuple(options.get("key", ())),
         partitioned_by=tuple(options.get("partitioned_by", ())),
         properties=dict(options.get("properties", {})),
+        references=dict(options.get("references", {})),
         model=model,
     )
 
@@ -162,15 +182,17 @@ def _require_distinct(contract: str, names: list[str]) -> None:
         taken.add(name)
 
 
-def _table_column(column: Column, key: tuple[str, ...]) -> dg.TableColumn:
+def _table_column(column: Column, key: tuple[str, ...], within: tuple[str, ...]) -> dg.TableColumn:
+    is_key = key == (column.name,)
+    inside = [f"unique within {', '.join(within)}"] if is_key and within else []
     return dg.TableColumn(
         name=column.name,
         type=column.type.simpleString(),
         description=column.description,
         constraints=dg.TableColumnConstraints(
             nullable=column.nullable,
-            unique=key == (column.name,),
-            other=list(column.constraints),
+            unique=is_key and not within,
+            other=[*column.constraints, *inside],
         ),
         tags={"personal": ""} if column.personal else None,
     )
