@@ -31,6 +31,7 @@ import dagster as dg
 from pandera.pyspark import DataFrameModel
 from pyspark.sql.types import DataType, StructField, StructType
 
+from de_resources.contract.compatibility import Mode
 from de_resources.contract.rules import Rule, column_rules
 from de_resources.errors import PermanentError
 
@@ -51,6 +52,14 @@ class AmbiguousRule(PermanentError):
         )
 
 
+class UnknownMode(PermanentError):
+    """A contract whose `compatibility` is no mode."""
+
+    def __init__(self, contract: str, said: str) -> None:
+        self.contract, self.said = contract, said
+        super().__init__(f"The contract `{contract}` has the compatibility {said!r}. It can be {', '.join(Mode)}.")
+
+
 @dataclass(frozen=True)
 class Column:
     """One column: type, documentation, and whether it may be null or holds personal data."""
@@ -61,6 +70,7 @@ class Column:
     nullable: bool
     personal: bool
     constraints: tuple[str, ...] = ()
+    has_default: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,7 @@ class Contract:
     """What a dataset promises. `key` identifies a row; `partitioned_by` is the physical layout.
 
     `references`: by column, the key of another dataset (`layer.dataset.column`) in which its values have to be.
+    `compatibility`: with whom a change of the columns has to get along (`contract.versions`).
     """
 
     name: str
@@ -79,6 +90,7 @@ class Contract:
     partitioned_by: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     references: Mapping[str, str] = field(default_factory=dict)
+    compatibility: Mode = Mode.FULL_TRANSITIVE
     model: type[DataFrameModel] | None = None
 
     @classmethod
@@ -156,6 +168,7 @@ def _compile(model: type[DataFrameModel]) -> Contract:
                 nullable=bool(column.nullable),
                 personal=bool((column.metadata or {}).get("personal")),
                 constraints=tuple(r.label for r in own if r.label),
+                has_default="default" in (column.metadata or {}),
             )
         )
     rules += [Rule(rule, (), predicate) for rule, predicate in options.get("rules", {}).items()]
@@ -170,8 +183,16 @@ def _compile(model: type[DataFrameModel]) -> Contract:
         partitioned_by=tuple(options.get("partitioned_by", ())),
         properties=dict(options.get("properties", {})),
         references=dict(options.get("references", {})),
+        compatibility=_mode(name, options.get("compatibility", Mode.FULL_TRANSITIVE)),
         model=model,
     )
+
+
+def _mode(contract: str, said: str) -> Mode:
+    try:
+        return Mode(said)
+    except ValueError:
+        raise UnknownMode(contract, said) from None
 
 
 def _require_distinct(contract: str, names: list[str]) -> None:
