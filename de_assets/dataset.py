@@ -24,7 +24,8 @@ def dataset(
 ) -> dict[str, Any]:
     """Keyword arguments for `@dg.asset` and `dg.AssetOut`: key, documentation, owner, tags, metadata.
 
-    `partition` names the column that carries the Dagster partition; further `metadata` configures the IO manager.
+    `partition` names the column that carries the Dagster partition; further `metadata` configures the IO manager. The table
+    itself enforces the rules of the contract; `constraints=False` leaves them to checks, for rows that shall be seen.
     """
     contract = Contract.of(model)
     layer, name = contract.name.split(".")
@@ -40,6 +41,7 @@ def dataset(
             "contract": contract.path,
             "dagster/table_name": contract.name,
             "dagster/column_schema": contract.table_schema(),
+            "constraints": True,
             **({"partition_expr": partition} if partition else {}),
             **metadata,
         },
@@ -49,5 +51,5 @@ def dataset(
 def served(model: type[DataFrameModel], *, kind: str, patterns: Sequence[str], **metadata: Any) -> dict[str, Any]:
     """Keyword arguments for an asset of `kind` that writes to its system itself, without an IO manager."""
     declared = dataset(model, patterns=patterns, **metadata)
-    del declared["io_manager_key"]
+    del declared["io_manager_key"], declared["metadata"]["constraints"]  # theirs are those of their own system
     return {**declared, "kinds": {kind}}

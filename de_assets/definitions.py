@@ -3,11 +3,13 @@
 import dagster as dg
 
 from de_assets import automation, bronze, gold, serving, silver, staging
+from de_assets.contract_versions import require_accepted
+from de_assets.graph_assets import assets
 from de_assets.resources import resources
-from de_assets.sources.systems import systems
 
-assets = [*systems, *bronze.assets, *silver.assets, *gold.assets, *serving.assets, *staging.assets, *automation.assets]
 checks = [*bronze.checks, *silver.checks, *gold.checks, *staging.checks]
+
+require_accepted(assets)
 
 defs = dg.Definitions(
     assets=assets,

@@ -43,4 +43,5 @@ class Lake(dg.ConfigurableResource):
             contract=Contract.load(metadata["contract"]) if metadata.get("contract") else None,
             storage_options={k: v for k, v in options.items() if k != "provider"},
             spark_options=spark_options(self.storage_options),
+            enforced=bool(metadata.get("constraints")),
         )

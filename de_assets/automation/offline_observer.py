@@ -20,7 +20,7 @@ from de_assets.automation.maintenance.lake_tables import LakeTables
 from de_assets.dataset import pattern_tags
 from de_checks.per_key import Key, judged_before
 from de_resources.delta.metadata import markdown_table
-from de_resources.engine_errors import ENGINE_ERRORS
+from de_resources.engine.errors import ENGINE_ERRORS
 from de_resources.errors import PlatformError
 from de_resources.lake import Lake
 from de_resources.observers.figures_shown import numbers

@@ -16,6 +16,7 @@ from de_assets.partitions import hourly
 from de_assets.sources.systems import LEGACY_VISITS_RELATION, LEGACY_VISITS_TABLE
 from de_assets.transforms.error_management.filter_interceptor import intercept
 from de_checks.contract import contract_check
+from de_checks.keys import unique_key_check
 from de_checks.rejections import rejection_check
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.postgres import PostgresDatabase
@@ -61,4 +62,4 @@ def as_landed(increment: DataFrame) -> DataFrame:
     )
 
 
-checks = [contract_check(legacy_visits), rejection_check(legacy_visits)]
+checks = [contract_check(legacy_visits), unique_key_check(legacy_visits), rejection_check(legacy_visits)]

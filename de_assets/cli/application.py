@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import typer
 
-from de_assets.cli import capture, dlq, doctor, patterns, plan, run, seed, services
+from de_assets.cli import capture, contracts, dlq, doctor, patterns, plan, run, seed, services
 
 Command = Callable[..., None]
 """A function whose parameters are the command's arguments and options, and whose docstring is its help."""
@@ -26,6 +26,7 @@ COMMANDS: Sequence[Command] = (
 )
 GROUPS: Mapping[str, tuple[str, Sequence[Command]]] = {
     "capture": (capture.HELP, (capture.status, capture.drop)),
+    "contracts": (contracts.HELP, (contracts.accept,)),
     "dlq": (dlq.HELP, (dlq.inspect, dlq.replay, dlq.discard)),
 }
 

@@ -44,7 +44,12 @@ class DailyTrafficByCountry(TrafficColumns):
         """Nulls are spelled out, so that the country can be part of the key."""
 
         name = "serving.daily_traffic_by_country"
-        metadata = {"owner": OWNER, "key": ["event_date", "country"], "partitioned_by": ["event_date"]}
+        metadata = {
+            "owner": OWNER,
+            "key": ["event_date", "country"],
+            "partitioned_by": ["event_date"],
+            "references": {"event_date": "serving.daily_traffic.event_date"},
+        }
 
 
 class WeeklyVisits(pa.DataFrameModel):

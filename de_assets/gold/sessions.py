@@ -14,6 +14,7 @@ from de_assets.dataset import dataset
 from de_assets.partitions import daily, hours_of_day, is_whole
 from de_assets.transforms.data_value import sessionizer
 from de_checks.contract import contract_check
+from de_checks.keys import unique_key_check
 from de_checks.usual_figures import usual_figures_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
@@ -39,6 +40,7 @@ def sessions(visits: DataFrame) -> DataFrame:
 checks = [
     contract_check(sessions),
     usual_figures_check(sessions, ["duration_seconds/median", "visits/median", "first_page/nulls"]),
+    unique_key_check(sessions),
     # A day of a small blog may be of any size, down to none: a change of magnitude is news, and no reason to stop.
     volume_check(
         sessions, tolerance=(0.2, 5.0), min_rows=0, events=True, whole=is_whole, severity=dg.AssetCheckSeverity.WARN

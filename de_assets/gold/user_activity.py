@@ -13,6 +13,7 @@ from de_assets.dataset import dataset
 from de_assets.partitions import daily, hours_of_day
 from de_assets.transforms.idempotency.running_totals import add_to
 from de_checks.contract import contract_check
+from de_checks.keys import unique_key_check
 from de_checks.replay import replay_check
 from de_resources.contract import Contract
 from de_resources.retries import RETRY_TRANSIENT
@@ -42,4 +43,4 @@ def user_activity(visits: DataFrame, before: DataFrame) -> DataFrame:
     return added.select(*Contract.of(UserActivity).column_names)
 
 
-checks = [contract_check(user_activity), replay_check(user_activity)]
+checks = [contract_check(user_activity), unique_key_check(user_activity), replay_check(user_activity)]

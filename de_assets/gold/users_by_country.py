@@ -13,6 +13,7 @@ from de_assets.automation.conditions import gated
 from de_assets.contracts.users import UsersByCountry
 from de_assets.dataset import dataset
 from de_checks.contract import contract_check
+from de_checks.keys import unique_key_check
 from de_resources.contract import Contract
 from de_resources.delta.log.feed import FeedUnavailable, changes, signed
 from de_resources.delta.table import TableMissing
@@ -68,4 +69,4 @@ def counts(parts: DataFrame, version: int) -> DataFrame:
     return added.withColumn("source_version", F.lit(version).cast("long"))
 
 
-checks = [contract_check(users_by_country)]
+checks = [contract_check(users_by_country), unique_key_check(users_by_country)]

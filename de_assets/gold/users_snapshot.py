@@ -13,6 +13,7 @@ from de_assets.contracts.users import UsersSnapshot
 from de_assets.dataset import dataset
 from de_assets.partitions import daily
 from de_checks.contract import contract_check
+from de_checks.keys import reference_check, unique_key_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
 from de_resources.proxy.table import ProxiedTable
@@ -44,4 +45,9 @@ def users_snapshot(context: dg.AssetExecutionContext, spark: SparkEngine, users:
     return users.join(F.broadcast(dated), valid).select(*Contract.of(UsersSnapshot).column_names)
 
 
-checks = [contract_check(users_snapshot), volume_check(users_snapshot, tolerance=(0.8, 1.25), min_rows=0)]
+checks = [
+    contract_check(users_snapshot),
+    unique_key_check(users_snapshot),
+    reference_check(users_snapshot, "user_id", dg.AssetKey(["silver", "users"]), "user_id"),
+    volume_check(users_snapshot, tolerance=(0.8, 1.25), min_rows=0),
+]

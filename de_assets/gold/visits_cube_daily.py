@@ -24,7 +24,13 @@ DIMENSIONS = ("country", "device_type", "referral")
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
-    **dataset(VisitsCubeDaily, patterns=["aligned_fan_in", "distributed_aggregator"], partition="event_date"),
+    **dataset(
+        VisitsCubeDaily,
+        patterns=["aligned_fan_in", "distributed_aggregator"],
+        partition="event_date",
+        # Judged as it was written: a day that breaks a rule is there to be looked at, and its check holds it back.
+        constraints=False,
+    ),
     ins={"visits": dg.AssetIn(["silver", "visits_enriched"], partition_mapping=hours_of_day)},
     partitions_def=daily,
     automation_condition=late_cascade(),

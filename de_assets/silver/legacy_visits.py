@@ -13,6 +13,7 @@ from de_assets.contracts.visits import CurrentLegacyVisits
 from de_assets.dataset import dataset
 from de_assets.transforms.data_ingestion.incremental_loader import newest_states
 from de_checks.contract import contract_check
+from de_checks.keys import unique_key_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
 from de_resources.retries import RETRY_TRANSIENT
@@ -30,4 +31,8 @@ def legacy_visits(received: DataFrame) -> DataFrame:
     return newest.select(*Contract.of(CurrentLegacyVisits).column_names)
 
 
-checks = [contract_check(legacy_visits), volume_check(legacy_visits, tolerance=(0.8, 100.0), min_rows=0)]
+checks = [
+    contract_check(legacy_visits),
+    unique_key_check(legacy_visits),
+    volume_check(legacy_visits, tolerance=(0.8, 100.0), min_rows=0),
+]

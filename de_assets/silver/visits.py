@@ -22,6 +22,7 @@ from de_assets.transforms.error_management.windowed_deduplicator import LookBack
 from de_checks.contract import contract_check
 from de_checks.filter_shares import filter_check
 from de_checks.freshness import completeness_check, newest_event_check
+from de_checks.keys import unique_key_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.retries import RETRY_TRANSIENT
@@ -99,6 +100,8 @@ _LATE = valid_visits.get_asset_spec(dg.AssetKey(["silver", "visits_late"]))
 checks = [
     contract_check(_VALID),
     contract_check(_LATE, blocking=False),
+    unique_key_check(_VALID),
+    unique_key_check(_LATE, blocking=False),
     # A launch brings more late visits than a quiet night: only a condition that begins to remove much more, or stops.
     filter_check(_VALID, tolerance=0.15),
     completeness_check(_VALID, allowed_delay=timedelta(hours=1)),

@@ -13,6 +13,7 @@ from de_assets.dataset import dataset
 from de_assets.partitions import hourly
 from de_assets.transforms.data_value.static_joiner import join_reference, join_valid_at
 from de_checks.contract import contract_check
+from de_checks.keys import unique_key_check
 from de_resources.contract import Contract
 from de_resources.retries import RETRY_TRANSIENT
 
@@ -44,4 +45,4 @@ def visits_enriched(visits: DataFrame, users: DataFrame, devices: DataFrame) -> 
     return enriched.select(*Contract.of(VisitsEnriched).column_names)
 
 
-checks = [contract_check(visits_enriched)]
+checks = [contract_check(visits_enriched), unique_key_check(visits_enriched)]

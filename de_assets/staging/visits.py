@@ -12,6 +12,7 @@ from de_assets.contracts.staging import StagingVisits
 from de_assets.contracts.visits import Visits
 from de_assets.dataset import dataset
 from de_assets.partitions import hourly
+from de_checks.keys import unique_key_check
 from de_checks.privacy import privacy_check
 from de_resources.contract import Contract
 from de_resources.replication.allow_list import allowed
@@ -33,4 +34,4 @@ def visits(source: DataFrame) -> DataFrame:
     return allowed(source, Contract.of(Visits))
 
 
-checks = [privacy_check(visits, Visits, lake="staging_lake")]
+checks = [privacy_check(visits, Visits, lake="staging_lake"), unique_key_check(visits, lake="staging_lake")]

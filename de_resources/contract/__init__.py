@@ -1,5 +1,5 @@
 """What a dataset promises: columns, keys, rules, owner, personal data."""
 
-from de_resources.contract.contract import REDACTED, ROWS, AmbiguousRule, Contract
+from de_resources.contract.contract import CONSTRAINT, REDACTED, ROWS, AmbiguousRule, Contract
 
-__all__ = ["REDACTED", "ROWS", "AmbiguousRule", "Contract"]
+__all__ = ["CONSTRAINT", "REDACTED", "ROWS", "AmbiguousRule", "Contract"]

@@ -33,11 +33,14 @@ import dagster as dg
 from pandera.pyspark import DataFrameModel
 from pyspark.sql.types import DataType, StructField, StructType
 
+from de_resources.contract.compatibility import Mode
 from de_resources.contract.rules import Rule, column_rules
 from de_resources.errors import PermanentError
 
 REDACTED = "•••"
 ROWS = "rows"  # counted beside the rules, and so no name for a rule
+CONSTRAINT = "contract_"
+"""How the names of a contract's constraints begin: all others of a table are somebody else's."""
 
 
 class AmbiguousRule(PermanentError):
@@ -51,6 +54,14 @@ class AmbiguousRule(PermanentError):
         )
 
 
+class UnknownMode(PermanentError):
+    """A contract whose `compatibility` is no mode."""
+
+    def __init__(self, contract: str, said: str) -> None:
+        self.contract, self.said = contract, said
+        super().__init__(f"The contract `{contract}` has the compatibility {said!r}. It can be {', '.join(Mode)}.")
+
+
 @dataclass(frozen=True)
 class Column:
     """One column: type, documentation, and whether it may be null or holds personal data."""
@@ -61,11 +72,16 @@ class Column:
     nullable: bool
     personal: bool
     constraints: tuple[str, ...] = ()
+    has_default: bool = False
 
 
 @dataclass(frozen=True)
 class Contract:
-    """What a dataset promises. `key` identifies a row; `partitioned_by` is the physical layout."""
+    """What a dataset promises. `key` identifies a row; `partitioned_by` is the physical layout.
+
+    `references`: by column, the key of another dataset (`layer.dataset.column`) in which its values have to be.
+    `compatibility`: with whom a change of the columns has to get along (`contract.versions`).
+    """
 
     name: str
     description: str
@@ -77,6 +93,8 @@ class Contract:
     properties: Mapping[str, str] = field(default_factory=dict)
     deleted_days: float | None = None
     """For how many days a deleted row is kept where it could come back; None: for good."""
+    references: Mapping[str, str] = field(default_factory=dict)
+    compatibility: Mode = Mode.FULL_TRANSITIVE
     model: type[DataFrameModel] | None = None
 
     @classmethod
@@ -109,9 +127,22 @@ class Contract:
         """The Spark schema. Every field is nullable: nulls are judged by rules, which name and count them all."""
         return StructType([StructField(c.name, c.type, True, {"comment": c.description}) for c in self.columns])
 
+    def constraints(self) -> dict[str, str]:
+        """Every rule as a CHECK that a store enforces: name and SQL, in Spark's dialect. A null passes none by accident.
+
+        Raises `AmbiguousRule` for two names that a store, which does not know case, takes for one.
+        """
+        _require_distinct(self.name, [r.name.lower() for r in self.rules])
+        return {f"{CONSTRAINT}{r.name.lower()}": r.constraint for r in self.rules}
+
     def table_schema(self) -> dg.TableSchema:
         """The column schema for Dagster's UI, with documentation, constraints and personal-data tags."""
-        return dg.TableSchema(columns=[_table_column(c, self.key) for c in self.columns])
+        return dg.TableSchema(columns=[_table_column(c, self.key, self.unique_within) for c in self.columns])
+
+    @property
+    def unique_within(self) -> tuple[str, ...]:
+        """The columns inside whose values the key is unique, where that is not the whole table: what a run can look at."""
+        return () if set(self.partitioned_by) & set(self.key) else self.partitioned_by
 
     def redact(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Copy of a row in which personal values are masked; nulls stay visible as nulls."""
@@ -141,6 +172,7 @@ def _compile(model: type[DataFrameModel]) -> Contract:
                 nullable=bool(column.nullable),
                 personal=bool((column.metadata or {}).get("personal")),
                 constraints=tuple(r.label for r in own if r.label),
+                has_default="default" in (column.metadata or {}),
             )
         )
     rules += [Rule(rule, (), predicate) for rule, predicate in options.get("rules", {}).items()]
@@ -155,8 +187,17 @@ def _compile(model: type[DataFrameModel]) -> Contract:
         partitioned_by=tuple(options.get("partitioned_by", ())),
         properties=dict(options.get("properties", {})),
         deleted_days=options.get("deleted_days"),
+        references=dict(options.get("references", {})),
+        compatibility=_mode(name, options.get("compatibility", Mode.FULL_TRANSITIVE)),
         model=model,
     )
+
+
+def _mode(contract: str, said: str) -> Mode:
+    try:
+        return Mode(said)
+    except ValueError:
+        raise UnknownMode(contract, said) from None
 
 
 def _require_distinct(contract: str, names: list[str]) -> None:
@@ -167,15 +208,17 @@ def _require_distinct(contract: str, names: list[str]) -> None:
         taken.add(name)
 
 
-def _table_column(column: Column, key: tuple[str, ...]) -> dg.TableColumn:
+def _table_column(column: Column, key: tuple[str, ...], within: tuple[str, ...]) -> dg.TableColumn:
+    is_key = key == (column.name,)
+    inside = [f"unique within {', '.join(within)}"] if is_key and within else []
     return dg.TableColumn(
         name=column.name,
         type=column.type.simpleString(),
         description=column.description,
         constraints=dg.TableColumnConstraints(
             nullable=column.nullable,
-            unique=key == (column.name,),
-            other=list(column.constraints),
+            unique=is_key and not within,
+            other=[*column.constraints, *inside],
         ),
         tags={"personal": ""} if column.personal else None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from de_resources.errors import PermanentError
@@ -32,25 +32,35 @@ class Rule:
     predicate: str
     label: str = ""
     """Short form for people, such as `≥ 0`; empty where another sign in the UI says it."""
+    check: str = ""
+    """Which check of a column it is (pandera's name, or `present`), for stores of another SQL; empty for a row rule."""
+    statistics: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def violated(self) -> str:
         """SQL that is true for a row that breaks the rule. Never NULL."""
         return f"NOT coalesce({self.predicate}, FALSE)"
 
+    @property
+    def constraint(self) -> str:
+        """SQL for a CHECK of a store, which would let a row pass whose condition is NULL. Never NULL."""
+        # A column's own rule says what a null is; what a row rule makes of one nobody has said.
+        return self.predicate if self.columns else f"coalesce({self.predicate}, FALSE)"
+
 
 def column_rules(contract: str, name: str, column: Any) -> Iterable[Rule]:
     """The rules of one column of a pandera schema: presence, then its checks. Raises `UnknownRule`."""
     quoted = identifier(name)
     if not column.nullable:
-        yield Rule(f"{name}_present", (name,), f"{quoted} IS NOT NULL")
+        yield Rule(f"{name}_present", (name,), f"{quoted} IS NOT NULL", check="present")
     for check in column.checks:
         predicate = _PREDICATES.get(check.name)
         if predicate is None:
             raise UnknownRule(contract, name, check.name)
         # A null is the business of `…_present` alone, so that it is counted once.
         condition = f"({quoted} IS NULL OR {predicate(quoted, check.statistics)})"
-        yield Rule(f"{name}_{check.name}", (name,), condition, _LABELS[check.name](check.statistics))
+        label = _LABELS[check.name](check.statistics)
+        yield Rule(f"{name}_{check.name}", (name,), condition, label, check.name, check.statistics)
 
 
 def _pattern(pattern: str | re.Pattern[str]) -> str:

@@ -308,6 +308,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             properties={**metadata.get("table_configuration", {}), **(connection.table_config or {})},
             storage_options={k: v for k, v in connection.storage_options.items() if k != "provider"},
             spark_options=spark_options(self._config.storage_options),
+            enforced=bool(metadata.get("constraints")),
         )
         return self._config.stored_as(plain)
 

@@ -23,6 +23,8 @@ from de_resources.sql.literals import literal
 
 # Transaction identifiers make retries harmless; kept for ever they would only make the log grow.
 _PROPERTIES = {"delta.setTransactionRetentionDuration": "interval 30 days"}
+CHECKS = "delta.constraints."
+"""How the properties begin in which Delta keeps a table's CHECK constraints."""
 _RANDOM_FOLDERS = {"delta.randomizeFilePrefixes": "true"}
 
 
@@ -56,7 +58,10 @@ class LocationTaken(PermanentError):
 
 @dataclass(frozen=True)
 class Table:
-    """One table. `name` is `<layer>.<dataset>`; `uri` is for deltalake and Spark alike."""
+    """One table. `name` is `<layer>.<dataset>`; `uri` is for deltalake and Spark alike.
+
+    `enforced`: the store itself refuses rows that break a rule of the contract, whoever writes them.
+    """
 
     name: str
     uri: str
@@ -65,6 +70,7 @@ class Table:
     properties: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict)
     spark_options: Mapping[str, str] = field(default_factory=dict)
+    enforced: bool = False
 
     @property
     def sql(self) -> str:
@@ -124,6 +130,10 @@ class Table:
         log = self.log()
         return {} if log is None else {k: v for k, v in log.table.metadata().configuration.items() if v is not None}
 
+    def constraints(self) -> dict[str, str]:
+        """The CHECK constraints that the contract wants the table to have, by name."""
+        return self.contract.constraints() if self.contract and self.enforced else {}
+
     def set_properties(self, session: SparkSession, properties: Mapping[str, str]) -> None:
         """Set these properties of the table and leave the others, in one commit."""
         session.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({_assignments(properties)})")
@@ -146,7 +156,8 @@ class Table:
 
     def _create(self, session: SparkSession, schema: StructType, extra: Mapping[str, str]) -> None:
         comments = {c.name: c.description for c in self.contract.columns} if self.contract else {}
-        properties = {**self._properties(), **extra}
+        checks = {f"{CHECKS}{name}": condition for name, condition in self.constraints().items()}
+        properties = {**self._properties(), **extra, **checks}
         texts = column_texts(schema, mapped=_maps_names(properties))
         columns = ", ".join(f"{text} COMMENT {literal(comments.get(name, ''))}" for name, text in texts.items())
         # Delta wants at least one column inside the files, so that a table of nothing but keys has no layout.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from de_resources.local.jars import engine_jars
 from de_resources.settings import Settings
 
+REDACTED_LOG = f'"-Dlog4j2.configurationFile={Path(__file__).with_name("engine_log.properties").as_uri()}"'
+"""The option of the JVM by which no row's values reach the engine's log."""
 DRIVER_MEMORY_VARIABLE = "DE_SPARK_DRIVER_MEMORY"
 
 
@@ -27,6 +30,7 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.local.dir": str(work / "scratch"),
         "spark.driver.memory": os.environ.get(DRIVER_MEMORY_VARIABLE) or "3g",
+        "spark.driver.extraJavaOptions": REDACTED_LOG,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.pyspark.python": sys.executable,

@@ -32,7 +32,7 @@ from de_resources.delta.slices import OffsetRange
 from de_resources.delta.table import Written
 from de_resources.delta.write.request import WriteRequest
 from de_resources.delta.write.writer import Write, Writer
-from de_resources.engine_errors import ENGINE_ERRORS
+from de_resources.engine.errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError
 from de_resources.lineage import MARK
 from de_resources.observers.figures_shown import PREFIX, markdown_table_of, numbers

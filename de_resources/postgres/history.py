@@ -26,6 +26,7 @@ from psycopg2.sql import SQL, Composable, Composed, Identifier
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError
 from de_resources.postgres import PostgresDatabase
+from de_resources.postgres.constraints import enforce
 from de_resources.postgres.creation import create_missing, lock
 from de_resources.postgres.transaction import Relation, RowOutsideSlice, explained
 
@@ -163,6 +164,7 @@ def _create_missing(statement: cursor, table: HistoryTable) -> None:
         table.history, SQL(", ").join(columns), key, table.history, _names((table.relation.slice_column,))
     )
     create_missing(statement, [(table.relation.identifier, table.relation.definition()), (table.history, history)])
+    enforce(statement, table.relation.identifier, table.relation.constraints)
 
 
 def _insert(statement: cursor, table: HistoryTable, slice_: str | date, rows: Iterable[Mapping[str, Any]]) -> int:

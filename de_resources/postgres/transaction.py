@@ -27,6 +27,7 @@ from de_resources.contract import Contract
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
+from de_resources.postgres.constraints import constraints_of, enforce
 from de_resources.postgres.creation import create_missing
 
 LOADS = "loads"
@@ -109,18 +110,25 @@ def sql_columns(contract: Contract) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table (`schema.name`), its columns with their SQL types, its key, and the column that tells a row's slice."""
+    """A table (`schema.name`), its columns with their SQL types, its key, and the column that tells a row's slice.
+
+    `constraints`: what else its rows have to keep, as name and definition (`postgres.constraints`).
+    """
 
     name: str
     columns: tuple[tuple[str, str], ...]
     key: tuple[str, ...]
     slice_column: str
+    constraints: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, contract: Contract) -> Relation:
-        """The table that a contract describes, sliced by the one column it is partitioned by. Raises `NoSuchColumnType`."""
+        """The table that a contract describes, sliced by the one column it is partitioned by.
+
+        Raises `NoSuchColumnType`, `NotForPostgres`.
+        """
         (slice_column,) = contract.partitioned_by
-        return cls(contract.name, sql_columns(contract), contract.key, slice_column)
+        return cls(contract.name, sql_columns(contract), contract.key, slice_column, constraints_of(contract))
 
     @property
     def identifier(self) -> Identifier:
@@ -152,7 +160,8 @@ def write_slice(
 ) -> dict[str, int]:
     """Replace the slice in all tables, and the load's row in `<schema>.loads`; returns the rows per table.
 
-    Tables that are absent are created first; existing ones are not changed. No rows for a table empty its slice.
+    Tables that are absent are created first; of existing ones only the constraints are brought to their contract. No rows
+    for a table empty its slice.
 
     Raises:
         RowOutsideSlice: a row belongs to another slice; nothing was written.
@@ -187,6 +196,8 @@ def _create_missing(database: PostgresDatabase, load: Load, tables: Iterable[Rel
     loads = (_loads(load), SQL(_LOADS_TABLE).format(_loads(load)))
     with database.connect() as session, session.cursor() as statement:
         create_missing(statement, [loads, *((table.identifier, table.definition()) for table in tables)])
+        for table in tables:
+            enforce(statement, table.identifier, table.constraints)
 
 
 def _replace(statement: cursor, relation: Relation, slice_: str | date, rows: Rows) -> None:

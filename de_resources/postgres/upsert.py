@@ -19,6 +19,7 @@ from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres import creation as postgres_creation
+from de_resources.postgres.constraints import constraints_of, enforce
 from de_resources.postgres.transaction import REFUSALS, Relation, Rows, reason_of, sql_columns
 
 
@@ -46,7 +47,7 @@ class UpsertInterrupted(TransientError):
 
 def keyed_relation(contract: Contract) -> Relation:
     """The table that a contract describes, not sliced by anything. Raises `NoSuchColumnType`."""
-    return Relation(contract.name, sql_columns(contract), contract.key, slice_column="")
+    return Relation(contract.name, sql_columns(contract), contract.key, "", constraints_of(contract))
 
 
 def exists(database: PostgresDatabase, relation: Relation) -> bool:
@@ -68,6 +69,7 @@ def create_if_missing(database: PostgresDatabase, relation: Relation, *, indexed
     ]
     with database.connect() as session, session.cursor() as statement:
         postgres_creation.create_missing(statement, [(relation.identifier, relation.definition()), *indexes])
+        enforce(statement, relation.identifier, relation.constraints)
 
 
 def upsert(

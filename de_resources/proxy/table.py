@@ -84,7 +84,9 @@ class ProxiedTable(Table):
     @classmethod
     def of(cls, plain: Table) -> ProxiedTable:
         """The proxied dataset at the place of a plain table, with its settings."""
-        return cls(plain.name, plain.uri, plain.contract, plain.partitioned_by, plain.properties)
+        return cls(
+            plain.name, plain.uri, plain.contract, plain.partitioned_by, plain.properties, enforced=plain.enforced
+        )
 
     @property
     def store(self) -> VersionStore:
@@ -112,7 +114,7 @@ class ProxiedTable(Table):
     def version_table(self, id_: str) -> Table:
         """The table of one version."""
         uri = str(self.store.versions_folder / id_)
-        return Table(self.name, uri, self.contract, self.partitioned_by, self.properties)
+        return Table(self.name, uri, self.contract, self.partitioned_by, self.properties, enforced=self.enforced)
 
     def read(self, session: SparkSession, version: int | None = None) -> DataFrame:
         """What the live manifest shows, or the manifest with this number; lazily, and the same however it is switched.

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from de_resources.delta.maintenance.restore import restore
 from de_resources.delta.table import CommitInfo, Table
 
+CANARY = "canary.person@example.org"
 KEYS = dg.StaticPartitionsDefinition(["a", "b"])
 DAYS = dg.DailyPartitionsDefinition(start_date="2024-01-01", end_date="2024-01-04")
 CHANGE = "id long, seq long, email string, gone boolean"
@@ -177,6 +178,19 @@ def _replayed(shop: Shop) -> object:
     return shop.run(kept, key="2024-01-03")
 
 
+def _broken(**metadata: Any) -> Callable[[Shop], object]:
+    """A good order, and then one that breaks two rules of its contract."""
+
+    def provoke(shop: Shop) -> object:
+        for amount in (1.0, -1.0):
+            row = (1 if amount > 0 else None, None, amount, CANARY)
+            frame = shop.frame([row], "id long, day date, amount double, email string")
+            shop.run(asset("rows", lambda _, frame=frame: frame, contract=ORDERS, constraints=True, **metadata))  # type: ignore[misc]
+        return None
+
+    return provoke
+
+
 REFUSALS = (
     Refusal("rows outside, a table without a layout", "RowsOutsideSlice", _outside(partitioned_by=[])),
     Refusal("rows outside, a table by partition", "RowsOutsideSlice", _outside()),
@@ -187,6 +201,8 @@ REFUSALS = (
     Refusal("somebody appends meanwhile", "ConcurrentWrite", meanwhile(appending()), rows=2),
     Refusal("somebody deletes meanwhile", "ConcurrentWrite", meanwhile(_deleting()), rows=0),
     Refusal("somebody changes a setting meanwhile", "ConcurrentWrite", meanwhile(_altering())),
+    Refusal("a broken rule", "ContractBroken", _broken()),
+    Refusal("a broken rule, appended", "ContractBroken", _broken(mode="append")),
     Refusal("another type", "SchemaMismatch", _twice(lambda shop: shop.frame([("x",)], "id string"))),
     Refusal("a table that exists", "PermanentError", _twice(lambda s: s.frame([(2,)], "id long"), mode="error")),
     Refusal("a null key", "UnmergeableRows", _merged([(1, 1, None, False)], [(None, 1, None, False)])),

@@ -217,7 +217,8 @@ def test_rows_the_database_refuses_change_nothing_and_older_ones_take_nothing_ba
     write = partial(upsert, PostgresDatabase(), RELATION, forward=["ended_at", "is_closed"])
     try:
         assert write([row, row | {"session_id": "t"}]) == 2
-        assert write([row | {"visits": 1, "ended_at": datetime(2025, 1, 1, tzinfo=UTC)}]) == 0
+        older = datetime(2025, 1, 1, tzinfo=UTC)
+        assert write([row | {"visits": 1, "started_at": older, "ended_at": older}]) == 0
         assert write([row | {"is_closed": True, "visits": 3}]) == 1
         assert write([row]) == 0
         for refused in ([row | {"user_id": None}], [row | {"is_closed": True}] * 2):

@@ -6,6 +6,7 @@ The restored state is a new version; the versions between stay readable. Source:
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -13,6 +14,7 @@ from de_resources.delta.log import Commit, TableLog
 from de_resources.delta.log.versions import files_of, version_to_read
 from de_resources.delta.maintenance.statements import stamped
 from de_resources.delta.table import CommitInfo, Table, TableMissing, Written
+from de_resources.delta.write import constraints
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.lock import commit_lock
 from de_resources.delta.write.refusals import explained
@@ -40,13 +42,16 @@ def restore(
 ) -> Written:
     """Make the table hold what `version` held, files and schema.
 
-    Nobody else of the platform writes meanwhile. Where the table holds that already, as after a rerun, nothing is
-    committed and `skipped` says so. Raises `WouldLoseRecords` for a table that a stream has fed since, `TableMissing`,
-    `VersionUnreadable`, `TableBusy`, `ConcurrentWrite`.
+    Nobody else of the platform writes meanwhile. The constraints of the contract stay. Where the table holds that
+    already, as after a rerun, nothing is committed and `skipped` says so. Raises `WouldLoseRecords` for a table that a
+    stream has fed since, `TableMissing`, `VersionUnreadable`, `TableBusy`, `ConcurrentWrite`.
     """
     with commit_lock(table.uri, table=table.name, shared=False, timeout=lock_seconds):
         _require_position(table, version)
-        return restore_held(session, table, version, stamp)
+        written = restore_held(session, table, version, stamp)
+        # The constraints of that version came back with it: fewer, or those of an older contract.
+        blocked = constraints.enforce(session, table)
+        return replace(written, details={**written.details, **constraints.told(blocked)})
 
 
 def _require_position(table: Table, version: int) -> None:

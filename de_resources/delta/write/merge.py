@@ -175,7 +175,7 @@ def merge(
 
 
 def _apply(session: SparkSession, table: Table, statement: str, changes: DataFrame, stamp: CommitInfo) -> None:
-    with explained(table), _user_metadata(session, stamp.text()):
+    with explained(table, changes), _user_metadata(session, stamp.text()):
         session.sql(statement, changes=changes)
 
 

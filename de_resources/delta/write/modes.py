@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from de_resources.delta.log import TableLog
 from de_resources.delta.maintenance.tombstones import Forgetting
 from de_resources.delta.table import Table, Written
+from de_resources.delta.write import constraints
 from de_resources.delta.write import merge as merging
 from de_resources.delta.write import overwrite as overwriting
 from de_resources.delta.write import stateful_merge as stateful
@@ -29,6 +30,15 @@ def write_table(request: WriteRequest) -> Written:
     `append`; a retry of a write that had committed is skipped. Raises `SchemaMismatch`, and what the writers raise.
     """
     request = _conformed(request)
+    blocked = constraints.enforce(request.session, request.table)
+    written = _written(request)
+    if blocked:
+        # The rows that were in the way may have been replaced.
+        blocked = constraints.enforce(request.session, request.table)
+    return replace(written, details={**written.details, **constraints.told(blocked)}) if blocked else written
+
+
+def _written(request: WriteRequest) -> Written:
     if request.turn is not None:
         return _merge_in_turn(request, request.turn)
     if request.frame.isStreaming:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self
 
 from pyspark.sql import DataFrame
 
+from de_resources.contract import CONSTRAINT
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Table
 from de_resources.delta.write import frames
-from de_resources.engine.errors import ENGINE_ERRORS, has_condition, source_away
-from de_resources.errors import PlatformError, TransientError
+from de_resources.engine.errors import ENGINE_ERRORS, causes, has_condition, source_away
+from de_resources.errors import PermanentError, PlatformError, TransientError
 
 # All that Delta calls a conflict: rows, the same transaction twice, the schema or the protocol.
 _CONFLICTS = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+_VIOLATED = "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"
+_NAME = re.compile(rf"CHECK constraint {CONSTRAINT}(?P<rule>\S+) ")
 
 
 class ConcurrentWrite(TransientError):
@@ -35,6 +39,22 @@ class ConcurrentWrite(TransientError):
         return cls(table, condition) if condition else None
 
 
+class ContractBroken(PermanentError):
+    """Rows that the table's constraints do not take.
+
+    The store stops at the first one; `violations` are those of all rows, by rule, where they could be counted.
+    """
+
+    def __init__(self, table: str, rows: int | None, violations: Mapping[str, int]) -> None:
+        self.table, self.rows, self.violations = table, rows, violations
+        told = ", ".join(f"`{rule}`: {n:,}" for rule, n in sorted(violations.items(), key=lambda item: -item[1]))
+        found = f"of {rows:,} rows, these break a rule: {told}" if rows is not None else f"first seen: {told}"
+        super().__init__(
+            f"`{table}` refuses rows that break its contract ({found}). Nothing of this write is visible. "
+            "Correct the rows, or set them apart before they are written; the rules stand in the contract."
+        )
+
+
 class SourceAway(TransientError):
     """A system that the engine read from while it wrote stopped answering."""
 
@@ -51,6 +71,10 @@ def refusal(error: Exception, table: Table, frame: DataFrame | None, slice_: Sli
 
     Rows outside the slice cost one more scan, to show the first values.
     """
+    # First: of a slice, Delta reports a broken constraint as rows outside of it, with the constraint as the cause.
+    constraint = _broken_constraint(error)
+    if constraint is not None:
+        return _broken(constraint, table, frame)
     if frame is not None and slice_ is not None and frames.outside_slice(error):
         hidden = table.contract.personal if table.contract else frozenset()
         values = frames.offending(frame, slice_, hidden)
@@ -62,12 +86,29 @@ def refusal(error: Exception, table: Table, frame: DataFrame | None, slice_: Sli
     return SourceAway(table.name, away) if away else None
 
 
+def _broken_constraint(error: Exception) -> str | None:
+    """The first rule of a contract that a row broke, by the store's own word."""
+    said = (_NAME.search(s.message) for s in causes(error) if s.condition == _VIOLATED)
+    return next((found["rule"] for found in said if found), None)
+
+
+def _broken(rule: str, table: Table, frame: DataFrame | None) -> ContractBroken:
+    """What the rows break, without their values, which Delta's own message shows. One more scan, of the frame."""
+    if table.contract is not None and frame is not None and not frame.isStreaming:
+        counted = frame.agg(*frames.counters(table.contract)).collect()[0].asDict()
+        rows, violations = frames.split_counters(counted)
+        if any(violations.values()):
+            return ContractBroken(table.name, rows, {rule: n for rule, n in violations.items() if n})
+    return ContractBroken(table.name, None, {rule: 1})
+
+
 @contextmanager
 def explained(table: Table, frame: DataFrame | None = None, slice_: Slice | None = None) -> Iterator[None]:
     """Turn what the engine refuses into the platform's error, wherever in planning or running it happens.
 
-    Raises `RowsOutsideSlice` for a `frame` with rows outside of `slice_`, `ConcurrentWrite`, `SourceAway`, and other failures
-    as they are. Every statement that changes a table is run inside of one.
+    Raises `RowsOutsideSlice` for a `frame` with rows outside of `slice_`, `ContractBroken` for one with rows that the
+    table's constraints refuse, `ConcurrentWrite`, `SourceAway`, and other failures as they are.
+    Every statement that changes a table is run inside of one.
     """
     try:
         yield

@@ -24,7 +24,8 @@ from pyspark.sql.types import StructType
 from de_resources.delta.log.versions import VersionUnreadable
 from de_resources.delta.maintenance.restore import restore_held
 from de_resources.delta.maintenance.statements import stamped
-from de_resources.delta.table import CommitInfo, Table, TableMissing, Written
+from de_resources.delta.table import CHECKS, CommitInfo, Table, TableMissing, Written
+from de_resources.delta.write import constraints
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.frames import match_schema
 from de_resources.delta.write.merge import BaseState, MergeRule
@@ -149,10 +150,13 @@ def _restore(session: SparkSession, table: Table, version: int, plan: MergePlan,
     before = table.properties_now()
     restore_held(session, table, version, replace(stamp, facts=plan.taking_back))
     after = table.properties_now()
-    changed = {name: value for name, value in before.items() if after.get(name) != value}
+    kept = {name: value for name, value in before.items() if not name.startswith(CHECKS)}
+    changed = {name: value for name, value in kept.items() if after.get(name) != value}
     if changed:
         with explained(table):
             table.set_properties(session, changed)
+    # Those of that version may be fewer, or those of an older contract.
+    constraints.enforce(session, table)
 
 
 def _mark(session: SparkSession, table: Table, written: Written, stamp: CommitInfo) -> Written:
