@@ -145,6 +145,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         self._config = config
         self._bases: dict[str, ReadState | None] = {}  # what this run read of stateful tables, by their location
         self._read_versions: dict[str, ReadVersions] = {}  # by step
+        self._inputs: dict[str, list[tuple[Table, Slice | None]]] = {}  # by step
 
     @property
     def supported_types(self) -> Sequence[type[object]]:
@@ -205,6 +206,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             follows=output.follows,
             metadata=metadata,
             merge_config=self._config.merge_config,
+            inputs=tuple(self._inputs.get(context.step_key, ())),
         )
 
     def _write(self, request: WriteRequest, writers: Writers) -> Written:
@@ -223,6 +225,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         with self._config.spark.watched():
             stateful_ = bool(metadata.get("stateful")) and context.has_asset_partitions
             slice_ = None if stateful_ else slice_of(context, metadata)
+            self._remember(context, table, slice_)
             own = table if slice_ is None else table.limited_to(slice_.keys)
             frame = self._read(context, own, as_of_partition=stateful_)
             if slice_ is not None:
@@ -255,6 +258,12 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         step = _step(context)
         if step is not None:
             self._read_versions.setdefault(step.step.key, ReadVersions()).note(table)
+
+    def _remember(self, context: InputContext, table: Table, slice_: Slice | None) -> None:
+        """Remember what the step's frame is computed from."""
+        step = _step(context)
+        if step is not None:
+            self._inputs.setdefault(step.step.key, []).append((table, slice_))
 
     def _turn(
         self, context: OutputContext, metadata: Mapping[str, Any], mode: WriteMode, table: Table
