@@ -15,6 +15,7 @@ from benchmarks.cases import (
     merge_replay,
     metadata_cleaner,
     partition_overwrite,
+    publish,
     rules,
     small_asset,
 )
@@ -35,6 +36,7 @@ CASES = tuple(
             rules,
             backfill,
             partition_overwrite,
+            publish,
             merge_replay,
             contract_check,
             filter_account,
