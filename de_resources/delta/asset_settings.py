@@ -19,6 +19,7 @@ AT_RUN_TIME = ("mode", "schema_mode", "merge_predicate")
 """What a run may change, by `context.add_output_metadata`; as in dagster-delta, it wins over the definition."""
 
 _DEFINED_ONLY = (
+    "audits",
     "contract",
     "pre_clustered",
     "merge_deleted",

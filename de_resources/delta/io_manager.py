@@ -19,6 +19,7 @@ An asset is configured by its definition metadata:
 | `stateful`         | with `mode: merge`: partitions build on each other; running an old one takes the table back     |
 |                    | first (`stateful_merge`). One partition per run; no `partition_expr`                           |
 | `writer`           | import path `package.module:Class` of a `Writer` around the asset's writes, or a list of them     |
+| `audits`           | import path `package.module:NAME` of the audits of `AuditedPublish`                              |
 | `table_configuration` | properties of the table, from its creation on; the manager's `table_config` wins               |
 | `root_name`, `schema` | another table name or layer than the asset key's                                           |
 | `columns`          | on an input: read only these                                                                  |

@@ -14,10 +14,14 @@ from pyspark.sql import DataFrame
 
 from de_checks.publication import NAME, publication_check
 from de_resources.compat.checks import PartitionKeyFilter
+from de_resources.delta.asset_settings import NotAtRunTime
 from de_resources.delta.publish import InputRows, KeepsContract, Measured, NullShare, ReconcilesWithInput, Rows, Within
-from de_resources.delta.publish.staging import REJECTED, staged_rows
+from de_resources.delta.publish.audits import NoAudits
+from de_resources.delta.publish.staging import REJECTED, NotBySlice, staged_rows
+from de_resources.delta.publish.writer import NotAudited
 from de_resources.delta.table import Table
 from de_resources.delta.write.crash_points import at
+from de_resources.errors import PlatformError
 from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("audit_write_audit_publish")
@@ -229,3 +233,56 @@ def test_an_input_is_audited_before_anything_is_computed(shop: Shop) -> None:
     # Rows that are counted twice do not reconcile.
     shop.run(orders(shop, {}, **plain), totals(counts_twice=True), key=D1, select=[totals().key])
     assert rows_of(shop.uri("totals")) == published
+
+
+LAX = [KeepsContract(reaction="annotate")]
+
+
+def test_a_run_cannot_choose_its_audits(shop: Shop) -> None:
+    def make(context: dg.AssetExecutionContext) -> DataFrame:
+        context.add_output_metadata({"audits": f"{__name__}:LAX"})
+        return shop.frame([(1, None, -1.0, "ann@x.org")], SCHEMA)
+
+    settings = {"contract": ORDERS, "writer": WRITER}
+    assert isinstance(shop.failure(asset("orders", make, **settings)), NotAtRunTime)
+    assert not shop.root.exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"mode": "append"}, NotAudited),
+        ({"schema_mode": "merge"}, NotAudited),
+        ({"audits": "nowhere:AUDITS"}, NoAudits),
+        ({"audits": f"{__name__}:WRITER"}, NoAudits),
+        ({"contract": None}, NoAudits),
+    ],
+)
+def test_what_cannot_be_audited_is_refused_before_anything_is_written(
+    shop: Shop, settings: dict[str, Any], error: type[PlatformError]
+) -> None:
+    assert isinstance(shop.failure(orders(shop, {D1: [1.0]}, **settings), key=D1), error)
+    assert not Path(shop.uri("orders"), "_delta_log").exists()
+
+
+def test_a_table_that_is_not_stored_by_its_partitions_cannot_show_one_of_them(shop: Shop) -> None:
+    failed = shop.failure(orders(shop, {D1: [1.0]}, partitioned_by=[]), key=D1)
+    assert isinstance(failed, NotBySlice)
+    assert shop.rows("orders") == []
+
+
+def test_an_asset_without_partitions_is_published_as_a_whole(shop: Shop) -> None:
+    amounts = [1.0, 2.0]
+
+    def make(_: dg.AssetExecutionContext) -> DataFrame:
+        return shop.frame([(n, date.fromisoformat(D1), a, "ann@x.org") for n, a in enumerate(amounts)], SCHEMA)
+
+    settings = {"contract": ORDERS, "writer": WRITER}
+    shop.run(asset("orders", make, **settings))
+    amounts[:] = [-1.0]
+    held = shop.run(asset("orders", make, **settings))
+    assert shop.rows("orders") == [row(D1, 0, 1.0), row(D1, 1, 2.0)]
+    assert shop.metadata(held, "orders")["publication/state"] == "held"
+    amounts[:] = [5.0]
+    shop.run(asset("orders", make, **settings))
+    assert shop.rows("orders") == [row(D1, 0, 5.0)]
