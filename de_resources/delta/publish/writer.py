@@ -59,6 +59,8 @@ STATE, STAGED_VERSION, VERDICT, FINDINGS = (
     "publication/audits",
 )
 PUBLISHED, HELD = "published", "held"
+STAGED_FOR = "staged_for"
+"""The name under which it says for which run, or chain of automatic retries: a retry judges what is staged already."""
 STAGES = "stages"
 """The name under which a commit of the staged table says which keys it stages."""
 
@@ -79,7 +81,8 @@ class AuditedPublish(Writer):
 
     A slice that an audit holds stays staged; readers see what they saw. The step succeeds in either case: the
     materialisation says what became of each key (`publication/state`), and `publication_check` stops what is downstream.
-    A rerun stages and judges anew. A retry after the publication publishes nothing; one before stages again.
+    A rerun stages and judges anew. A retry stages nothing again: it judges what an earlier attempt had staged, and publishes it
+    unless that is done.
     """
 
     def write(self, request: WriteRequest, proceed: Write) -> Written:
@@ -173,13 +176,35 @@ def _stage(request: WriteRequest, audits: Sequence[Audit], keys: Sequence[Key], 
     attempt = replace(
         request.stamp,
         table=f"{request.table.name}/{AUDIT}",
-        # Staged again by each attempt, for its counters die with it. Nobody sees that.
+        # Told apart by attempt: whether one stages is decided here, by what it would stage.
         origin=request.stamp.attempt,
-        facts={**request.stamp.facts, STAGES: [WHOLE if key is None else key for key in keys]},
+        facts={**request.stamp.facts, STAGES: _texts(keys), STAGED_FOR: request.stamp.origin},
     )
-    written = proceed(replace(request, table=staging, frame=counted, slice=slice_, stamp=attempt))
+    written = _staged_by_an_earlier_attempt(request, keys)
+    if written is None:
+        written = proceed(replace(request, table=staging, frame=counted, slice=slice_, stamp=attempt))
     slices = staged_slices(request.table, written.version, slice_)
     return _Staged(written, slices, slice_, _observed(observation) if written.rows is not None else None)
+
+
+def _texts(keys: Sequence[Key]) -> list[str]:
+    return [WHOLE if key is None else key for key in keys]
+
+
+def _staged_by_an_earlier_attempt(request: WriteRequest, keys: Sequence[Key]) -> Written | None:
+    """What an earlier attempt of this run had staged of the same keys; its counters died with it."""
+    log = staging_of(request.table).log()
+    wanted: dict[str, Any] = {
+        "writer": request.stamp.writer,
+        "slice": request.stamp.slice,
+        STAGED_FOR: request.stamp.origin,
+    }
+    earlier = log.find(**wanted) if log else None
+    if earlier is None or earlier.stamp[STAGES] != _texts(keys):
+        return None
+    if _staged_since(request.table, earlier.version, keys) is not None:
+        return None
+    return Written(earlier.version, earlier, None, None, 0.0, repeated=True)
 
 
 def _observed(observation: Observation) -> Mapping[str, Any] | None:
@@ -304,11 +329,19 @@ def _number(value: Any) -> float | int | None:
 
 def _require_newest(table: Table, version: int, keys: Sequence[Key]) -> None:
     """Raise `ConcurrentWrite` where another run has staged one of the keys later: what it shows is the newer."""
+    later = _staged_since(table, version, keys)
+    if later is not None:
+        raise ConcurrentWrite(table.name, f"it staged version {later} after {version}")
+
+
+def _staged_since(table: Table, version: int, keys: Sequence[Key]) -> int | None:
+    """A staged version after this one that has one of the keys."""
     log = staging_of(table).log()
-    wanted = {WHOLE if key is None else key for key in keys}
+    wanted = set(_texts(keys))
     for commit in log.commits(log.version - version) if log and log.version > version else ():
         if commit.version > version and wanted & set(commit.stamp.get(STAGES, ())):
-            raise ConcurrentWrite(table.name, f"it staged version {commit.version} after {version}")
+            return commit.version
+    return None
 
 
 def _published_by_an_earlier_attempt(request: WriteRequest) -> Written | None:
@@ -344,7 +377,8 @@ def _written(
     details: dict[str, str | float | Sequence[str]] = {}
     if shown:
         details = {"publication/seconds": round(shown.seconds, 4), "publication/bytes_written": shown.bytes_written}
-    written = Written(version, commit, staged.written.rows, violations, seconds, details=details)
+    again = staged.written.repeated
+    written = Written(version, commit, staged.written.rows, violations, seconds, repeated=again, details=details)
     return _told(request, written, verdicts)
 
 
