@@ -21,6 +21,8 @@ Partition = Annotated[
 ]
 Reason = Annotated[str, typer.Option(help="Why. Kept in the table's log; no personal data.")]
 
+_QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
+
 
 def publish(
     asset: Asset = "",
@@ -87,7 +89,9 @@ def _run(job: str, config: Mapping[str, Any]) -> None:
     (op,) = definition.graph.node_defs
     with explained(), dagster_instance(Settings.from_environment()) as instance:
         try:
-            result = definition.execute_in_process(instance=instance, run_config={"ops": {op.name: {"config": config}}})
+            result = definition.execute_in_process(
+                instance=instance, run_config={"ops": {op.name: {"config": config}}, "loggers": _QUIET}
+            )
         except dg.DagsterError as error:
             cause = error.__cause__
             raise cause if isinstance(cause, PlatformError) else error from None
