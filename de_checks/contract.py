@@ -18,6 +18,8 @@ from de_checks.violations import Count, Example, count_by_key, examples_by_key
 from de_resources.contract import Contract
 from de_resources.contract.rules import Rule
 from de_resources.delta.metadata import VERSION, markdown_table
+from de_resources.delta.publish.staging import staged_rows
+from de_resources.delta.publish.writer import STAGED_VERSION
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
@@ -112,6 +114,11 @@ class _Rows:
 
     def _frame(self, keys: Sequence[Key]) -> DataFrame:
         table = self.lake.table(self.asset.key, self.asset.metadata)
+        staged = [self.materialized[key].metadata.get(STAGED_VERSION) for key in keys]
+        if any(version is not None for version in staged):
+            # What was held is not in the table that readers know.
+            newest = max(version for version in staged if version is not None)
+            return staged_rows(self.lake.spark.spark_session, table, newest)
         versions = [self.materialized[key].metadata.get(VERSION) for key in keys]
         # No write touches another key's rows: at the newest of the versions, every key is as its own write left it.
         version = None if None in versions else max(v for v in versions if v is not None)

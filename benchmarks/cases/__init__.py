@@ -16,6 +16,7 @@ from benchmarks.cases import (
     metadata_cleaner,
     online_observer,
     partition_overwrite,
+    publish,
     rules,
     small_asset,
 )
@@ -36,6 +37,7 @@ CASES = tuple(
             rules,
             backfill,
             partition_overwrite,
+            publish,
             merge_replay,
             contract_check,
             filter_account,

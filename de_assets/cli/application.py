@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import typer
 
-from de_assets.cli import capture, contracts, dlq, doctor, patterns, plan, run, seed, services
+from de_assets.cli import capture, contracts, dlq, doctor, patterns, plan, publish, run, seed, services
 
 Command = Callable[..., None]
 """A function whose parameters are the command's arguments and options, and whose docstring is its help."""
@@ -15,6 +15,8 @@ COMMANDS: Sequence[Command] = (
     doctor.doctor,
     patterns.patterns,
     plan.plan,
+    publish.publish,
+    publish.rollback,
     seed.seed,
     seed.land,
     run.run,

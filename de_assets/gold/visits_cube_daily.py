@@ -1,7 +1,8 @@
 """Traffic of a day in all dimensions.
 
 Grain: one day and combination of country, device type and referral. Patterns: Aligned Fan-In (24 hours make a day),
-Distributed Aggregator (subtotals; distinct visitors recounted for each).
+Distributed Aggregator (subtotals; distinct visitors recounted for each), Audit-Write-Audit-Publish (a day is shown once
+its total is that of its visits).
 """
 
 from datetime import timedelta
@@ -17,18 +18,31 @@ from de_assets.partitions import daily, hours_of_day
 from de_assets.transforms.data_value.distributed_aggregator import cube
 from de_checks.contract import contract_check
 from de_checks.freshness import completeness_check
+from de_checks.publication import publication_check
+from de_resources.delta.publish import InputRows, KeepsContract, ReconcilesWithInput, Rows
 from de_resources.retries import RETRY_TRANSIENT
 
 DIMENSIONS = ("country", "device_type", "referral")
+VISITS = "silver.visits_enriched"
+
+AUDITS = [
+    InputRows(table=VISITS, at_least=0, ratio=(0.2, 5.0), reaction="annotate"),
+    KeepsContract(),
+    # Every visit is counted once in the total of its day.
+    ReconcilesWithInput(table=VISITS, sql="sum(CASE WHEN grouping = 7 THEN visits END)"),
+    Rows(ratio=(0.2, 5.0), reaction="annotate"),
+]
 
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
     **dataset(
         VisitsCubeDaily,
-        patterns=["aligned_fan_in", "distributed_aggregator"],
+        patterns=["aligned_fan_in", "distributed_aggregator", "audit_write_audit_publish"],
         partition="event_date",
-        # Judged as it was written: a day that breaks a rule is there to be looked at, and its check holds it back.
+        writer="de_resources.delta.publish:AuditedPublish",
+        audits=f"{__name__}:AUDITS",
+        # An audit judges what is staged: a row that breaks a rule is there to be looked at, and readers do not see it.
         constraints=False,
     ),
     ins={"visits": dg.AssetIn(["silver", "visits_enriched"], partition_mapping=hours_of_day)},
@@ -46,4 +60,9 @@ def visits_cube_daily(visits: DataFrame) -> DataFrame:
     return cube(visits.withColumn("event_date", F.to_date("event_time")), "event_date", DIMENSIONS, measures)
 
 
-checks = [contract_check(visits_cube_daily), completeness_check(visits_cube_daily, allowed_delay=timedelta(hours=2))]
+checks = [
+    publication_check(visits_cube_daily),
+    # What is held for its rows is judged as staged, and shown there; what is downstream waits for the publication.
+    contract_check(visits_cube_daily, blocking=False),
+    completeness_check(visits_cube_daily, allowed_delay=timedelta(hours=2)),
+]

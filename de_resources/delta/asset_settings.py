@@ -20,6 +20,7 @@ AT_RUN_TIME = ("mode", "schema_mode", "merge_predicate")
 
 _DEFINED_ONLY = (
     "constraints",
+    "audits",
     "contract",
     "pre_clustered",
     "merge_deleted",

@@ -21,6 +21,7 @@ An asset is configured by its definition metadata:
 |                    | first (`stateful_merge`). One partition per run; no `partition_expr`                           |
 | `writer`           | import path `package.module:Class` of a `Writer` around the asset's writes, or a list of them     |
 | `reader`           | import path of a `Reader` around what is read of the asset, or a list of them; also on an input |
+| `audits`           | import path `package.module:NAME` of the audits of `AuditedPublish`                              |
 | `table_configuration` | properties of the table, from its creation on; the manager's `table_config` wins               |
 | `root_name`, `schema` | another table name or layer than the asset key's                                           |
 | `columns`          | on an input: read only these                                                                  |
@@ -155,6 +156,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         self._config = config
         self._bases: dict[str, ReadState | None] = {}  # what this run read of stateful tables, by their location
         self._read_versions: dict[str, ReadVersions] = {}  # by step
+        self._inputs: dict[str, list[tuple[Table, Slice | None]]] = {}  # by step
 
     @property
     def supported_types(self) -> Sequence[type[object]]:
@@ -217,6 +219,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             follows=output.follows,
             metadata=metadata,
             merge_config=self._config.merge_config,
+            inputs=tuple(self._inputs.get(context.step_key, ())),
         )
 
     def _write(self, request: WriteRequest, writers: Writers) -> Written:
@@ -238,6 +241,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             session, input_ = self._config.spark.spark_session, context.definition_metadata or {}
             request = readers.prepare(ReadRequest(session, table, slice_, metadata=metadata, input=input_))
             self._note(context, request)
+            self._remember(context, request.table, request.slice)
             frame = readers.read(request, partial(self._stored, context, as_of_partition=stateful_))
             columns = table_slice.columns or frame.columns
             # The alias names the dataset in the plan, from which column lineage is read.
@@ -274,6 +278,12 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         step = _step(context)
         if step is not None:
             self._read_versions.setdefault(step.step.key, ReadVersions()).note(request.table, request.version)
+
+    def _remember(self, context: InputContext, table: Table, slice_: Slice | None) -> None:
+        """Remember what the step's frame is computed from."""
+        step = _step(context)
+        if step is not None:
+            self._inputs.setdefault(step.step.key, []).append((table, slice_))
 
     def _turn(
         self, context: OutputContext, metadata: Mapping[str, Any], mode: WriteMode, table: Table

@@ -53,10 +53,11 @@ def record(
     )
     step = context.step_context
     for key, stored in stored_per_key(log, slice_, written).items():
+        more = written.per_key.get(key, {})
         if key is None:
-            context.add_output_metadata({"dagster/row_count": stored.rows, **_lying_there(stored)})
+            context.add_output_metadata({"dagster/row_count": stored.rows, **_lying_there(stored), **more})
         else:
-            entries = {"dagster/partition_row_count": stored.rows, **_lying_there(stored)}
+            entries = {"dagster/partition_row_count": stored.rows, **_lying_there(stored), **more}
             step.add_asset_metadata(entries, context.asset_key, key)
     step.set_data_version(context.asset_key, dg.DataVersion(str(written.version)))
 
@@ -89,7 +90,7 @@ def _lying_there(stored: Stored) -> dict[str, int]:
 def _write_metadata(table: Table, slice_: Slice | None, written: Written, engine: str) -> dict[str, Any]:
     entries: dict[str, Any] = {
         "dagster/table_name": table.name,
-        "dagster/uri": table.uri,
+        "dagster/uri": written.shown_at or table.uri,
         VERSION: written.version,
         "delta/operation": written.commit.operation if written.commit else "none",
         "engine": engine,

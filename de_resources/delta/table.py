@@ -222,7 +222,8 @@ class Written:
     """What a write did. `skipped` says why nothing was committed; `version` is then the table's present one.
 
     `repeated`: it was skipped because an earlier attempt of the same run had committed, with what that one had computed.
-    `table`: the table that holds the rows, where that is another one than was asked for.
+    `table`: the table that holds the rows, where that is another one than was asked for; `shown_at`: where readers look then.
+    `per_key`: more metadata of single partition keys.
     """
 
     version: int
@@ -233,8 +234,10 @@ class Written:
     skipped: str | None = None
     repeated: bool = False
     changes: Mapping[str, int] = field(default_factory=dict)
-    details: Mapping[str, str | int | Sequence[str]] = field(default_factory=dict)
+    details: Mapping[str, str | float | Sequence[str]] = field(default_factory=dict)
     table: Table | None = None
+    shown_at: str | None = None
+    per_key: Mapping[str | None, Mapping[str, Any]] = field(default_factory=dict)
 
     def counters(self) -> dict[str, Any]:
         """Files and bytes of the commit."""

@@ -30,9 +30,11 @@ pytestmark = [pytest.mark.faults, pytest.mark.pattern("data_overwrite")]
 
 WORKER = Path(__file__).with_name("writer_process.py")
 # A plain table has no versions to switch between.
-POINTS = tuple(point for point in ALL_POINTS if point != "before_switch")
+SWITCHES = ("before_switch", "after_switch")
+POINTS = tuple(point for point in ALL_POINTS if point not in SWITCHES)
 MODES = ("append", "overwrite", "merge", "overwrite")
 """Who dies at each of them."""
+WRITER = "de_resources.delta.publish:AuditedPublish"
 SEED, NEW = [1, 2], [2, 3, 4]
 AFTER = {"overwrite": NEW, "append": SEED + NEW, "merge": [1, 2, 3, 4]}
 
@@ -170,6 +172,20 @@ class TestTwoProcesses:
         expected = sorted([*range(100, 100 + self.APPENDS), *range(200, 200 + self.APPENDS)])
         assert live(lake, "events") == expected
         assert log_of(lake, "events").version == 2 * self.APPENDS
+
+
+@pytest.mark.pattern("audit_write_audit_publish")
+@pytest.mark.parametrize(("point", "seen"), zip(SWITCHES, (SEED, NEW), strict=True))
+def test_killed_around_a_publication_readers_see_one_of_the_two_and_the_rerun_publishes(
+    worker: Worker, engine: SparkEngine, tmp_path: Path, point: str, seen: list[int]
+) -> None:
+    audited = {"name": "audited", "key": "a", "writer": WRITER, "audits": "writer_process:AUDITS"}
+    materialise(engine, tmp_path, rows=SEED, **audited)
+    work = {"root": str(tmp_path), "steps": [{**audited, "rows": NEW}]}
+    assert worker.do(work, DE_KILL_AT=f"{point}:silver.audited") == -signal.SIGKILL, worker.told()[-3000:]
+    assert live(tmp_path, "audited") == seen
+    materialise(engine, tmp_path, rows=NEW, **audited)
+    assert live(tmp_path, "audited") == NEW
 
 
 def test_no_space_left_names_the_table_commits_nothing_and_the_next_run_is_clean(

@@ -24,9 +24,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from de_resources.delta.io_manager import SparkDeltaIOManager
+from de_resources.delta.publish import Rows
 from de_resources.spark import SparkEngine
 
 KEYS = dg.StaticPartitionsDefinition(["a", "b"])
+AUDITS = [Rows(at_least=1)]
 DEADLINE = 240.0
 
 

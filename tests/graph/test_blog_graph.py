@@ -12,8 +12,10 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 from instances import silent_instance
+from typer.testing import CliRunner
 
 from de_assets.catalogue import load_locations
+from de_assets.cli.application import application
 from de_assets.definitions import defs
 from de_assets.filling import Outcome, fill, units
 from de_assets.filling.sources import Availability
@@ -165,6 +167,26 @@ def test_the_cube_reconciles_with_the_visits(lakehouse: Lakehouse) -> None:
     for row in enriched:
         seen.setdefault(row["device_type"], set()).add(row["user_id"])
     assert by_device == {device: len(users) for device, users in seen.items()}
+
+
+@pytest.mark.pattern("audit_write_audit_publish")
+def test_the_commands_about_publications(lakehouse: Lakehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cube's day was published by its audits: nothing waits, and there is nothing to go back to."""
+    monkeypatch.setenv("DAGSTER_HOME", str(lakehouse.settings.dagster_home))  # the commands set it, too
+    cube, day = "gold/visits_cube_daily", str(HOURS[0].date())
+    before = lakehouse.rows(cube)
+
+    def said(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(application(), arguments)
+        return result.exit_code, " ".join((result.stdout + result.stderr).split())
+
+    assert said("publish", "--list") == (0, "0 partition(s) are held.")
+    again, told = said("publish", cube, day, "--reason", "to be sure")
+    assert (again, "readers see that already" in told, "0 bytes of data written" in told) == (0, True, True)
+    refused, why = said("rollback", cube, day, "--reason", "to be sure")
+    assert (refused, "no publication before the one that readers see" in why) == (1, True)
+    assert said("rollback", cube, day)[0] == said("publish", "gold/sessions", day, "--reason", "r")[0] == 1
+    assert lakehouse.rows(cube) == before
 
 
 @pytest.mark.pattern("static_late_data_integrator")

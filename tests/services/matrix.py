@@ -44,11 +44,12 @@ def steps() -> dict[str, list[str]]:
 
 
 def kind(step: str) -> Kind:
-    """Who writes the step: its IO manager, into which store, in which mode, and whether its commits are several."""
+    """Who writes the step: its IO manager and writer, into which store, in which mode, and whether its commits are several."""
     asset = defs.resolve_asset_graph().get(dg.AssetKey.from_user_string(step))
     manager = asset.assets_def.get_io_manager_key_for_asset_key(asset.key)
     facts = asset.metadata
-    return manager, "postgres" in asset.kinds, facts.get("mode"), bool(facts.get("stateful")), len(steps()[step]) > 1
+    writer = manager, facts.get("writer")
+    return *writer, "postgres" in asset.kinds, facts.get("mode"), bool(facts.get("stateful")), len(steps()[step]) > 1
 
 
 def takes_ranges(step: str) -> bool:

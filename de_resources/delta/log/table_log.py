@@ -19,8 +19,17 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from de_resources.compat.delta_tables import filesystem_of
+from de_resources.errors import PermanentError
 
 StorageOptions = Mapping[str, str]
+
+
+class CommitGone(PermanentError):
+    """A commit that the log does not have any more: a checkpoint took its place, and the log's retention is over."""
+
+    def __init__(self, uri: str, version: int) -> None:
+        self.uri, self.version = uri, version
+        super().__init__(f"The log of the table at {uri} has forgotten the commit of version {version}.")
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,15 @@ class TableLog:
     def commits(self, limit: int) -> list[Commit]:
         """The newest commits, newest first."""
         return [_commit(entry) for entry in self.table.history(limit)]
+
+    def actions(self, version: int) -> list[dict[str, Any]]:
+        """What one commit did, action by action, as the log has it. Raises `CommitGone` where the log has forgotten it."""
+        filesystem = filesystem_of(self.table)
+        try:
+            with filesystem.open_input_file(f"_delta_log/{version:020}.json") as handle:
+                return [json.loads(line) for line in handle.read().splitlines()]
+        except FileNotFoundError:
+            raise CommitGone(self.table.table_uri, version) from None
 
     def find(self, limit: int = 100, **stamp: Any) -> Commit | None:
         """The newest commit whose stamp has all these values, among the newest `limit`."""

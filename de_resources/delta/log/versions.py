@@ -28,6 +28,9 @@ from de_resources.errors import PermanentError
 HOUSEKEEPING = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 """Operations that leave the rows as they are."""
 
+STAGED = "_staged"
+"""The folder below a table in which what is to be published is staged."""
+
 _LOG = "_delta_log"
 _COMMIT = re.compile(rf"{_LOG}/(\d{{20}})\.json")
 _CHECKPOINT = re.compile(rf"{_LOG}/(\d{{20}})\.checkpoint\..*parquet")
@@ -155,8 +158,12 @@ def _listed(log: TableLog) -> Iterator[StoredFile]:
 
 
 def _is_data(path: str) -> bool:
-    """Hidden files and folders are not data: checksums, checkpoints of streams. `_day=…` is a partition."""
-    return not any(p.startswith(("_", ".")) and "=" not in p for p in path.split("/") if p != "_change_data")
+    """Hidden files and folders are not data: checksums, checkpoints of streams. `_day=…` is a partition.
+
+    What is staged below a table is data: the table's own log names these files once they are published.
+    """
+    shown = ("_change_data", STAGED)
+    return not any(p.startswith(("_", ".")) and "=" not in p for p in path.split("/") if p not in shown)
 
 
 def _actions(log: TableLog, path: str) -> Iterator[Mapping[str, Any]]:

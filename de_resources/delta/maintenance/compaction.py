@@ -23,6 +23,7 @@ from de_resources.delta.log.retention import agreed, hours
 from de_resources.delta.log.versions import Folder, files_of, readable_versions
 from de_resources.delta.maintenance import reference_query
 from de_resources.delta.maintenance.statements import stamped
+from de_resources.delta.publish.sweeping import is_staged, sweep
 from de_resources.delta.table import CommitInfo, Table, TableMissing
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.lock import commit_lock
@@ -109,6 +110,7 @@ def maintain(
         query = reference_query.compare(session, table, sample, commit.version - 1, commit.version, query_runs)
     started = time.monotonic()
     vacuum(session, table, stamp, retention=retention, lock_seconds=lock_seconds)
+    sweep(table, retention, lock_seconds=lock_seconds)
     vacuum_seconds = time.monotonic() - started
 
     log = _opened(table)
@@ -198,10 +200,15 @@ def _has_small_files(log: TableLog) -> bool:
 
 
 def _has_old_files(log: TableLog, retention: timedelta) -> bool:
-    """Whether a file that the newest version does not need is older than the retention: no tombstone is older."""
+    """Whether a file that the newest version does not need is older than the retention: no tombstone is older.
+
+    Staged files are none of Delta's VACUUM, but of `sweep`.
+    """
     live = files_of(log, log.version)
     cutoff = time.time() - retention.total_seconds()
-    return any(f.path not in live and f.modified <= cutoff for f in Folder.of(log).data.values())
+    return any(
+        f.path not in live and f.modified <= cutoff for f in Folder.of(log).data.values() if not is_staged(f.path)
+    )
 
 
 def _live(log: TableLog) -> Size:

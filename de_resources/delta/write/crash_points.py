@@ -10,6 +10,7 @@ ends the process as `kill -9` does. Where `DE_KILL_ONCE` names a file, only the 
 | `before_commit` | the frame is planned and guarded, the engine is next   |
 | `after_commit`  | the commit is in the log, nobody has been told         |
 | `before_switch` | a version is complete, readers see the one before it   |
+| `after_switch`  | readers see the new version, nobody has been told      |
 | `recorded`      | metadata is handed to the orchestrator                 |
 """
 
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-POINTS = ("before_write", "before_commit", "after_commit", "before_switch", "recorded")
+POINTS = ("before_write", "before_commit", "after_commit", "before_switch", "after_switch", "recorded")
 
 _installed: dict[str, Callable[[str], None]] = {}
 

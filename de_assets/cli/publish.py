@@ -1,0 +1,110 @@
+"""`de publish`, `de rollback`: what a person decides about partitions that were staged, audited and held, or published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from de_assets.cli.terminal import console, explained
+from de_resources.settings import Settings
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+Asset = Annotated[str, typer.Argument(help="Key of an audited asset, such as gold/visits_cube_daily.")]
+Partition = Annotated[
+    str, typer.Argument(help="The partition, such as 2024-10-10; none for an asset without partitions.")
+]
+Reason = Annotated[str, typer.Option(help="Why. Kept in the table's log; no personal data.")]
+
+_QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
+
+
+def publish(
+    asset: Asset = "",
+    partition: Partition = "",
+    reason: Reason = "",
+    show: Annotated[bool, typer.Option("--list", help="Show what is held, and why; publish nothing.")] = False,
+) -> None:
+    """Publish a partition that an audit held for nothing, with the reason for it; or list what is held.
+
+    No row is copied. What is downstream of the partition goes on. The same again changes nothing.
+    """
+    from de_assets.automation.maintenance.publication import PUBLISH
+
+    if show or not asset:
+        with explained():
+            _list(asset)
+        return
+    _run(PUBLISH, {"table": asset, "partition": partition, "reason": reason})
+
+
+def rollback(
+    asset: Asset,
+    partition: Partition = "",
+    reason: Reason = "",
+    version: Annotated[int, typer.Option(help="The version in which it was published; -1: the one before.")] = -1,
+) -> None:
+    """Show again what was published of a partition before. No row is copied; what was taken back stays staged."""
+    from de_assets.automation.maintenance.publication import ROLL_BACK
+
+    _run(ROLL_BACK, {"table": asset, "partition": partition, "reason": reason, "version": version})
+
+
+def _list(asset: str) -> None:
+    from de_assets.automation.maintenance.lake_tables import LakeTables
+    from de_assets.automation.maintenance.publication import audited, audited_tables
+    from de_assets.definitions import assets
+    from de_resources.delta.publish.decisions import waiting
+    from de_resources.delta.table import Table as DeltaTable
+
+    known = LakeTables.of(assets)
+    chosen = {asset: audited(known, asset)} if asset else audited_tables(known)
+    root = Settings.from_environment().lake_root
+    table, found = Table("asset", "partition", "staged version", "rows", "why"), 0
+    for name, spec in chosen.items():
+        layer, dataset = spec.key.path[-2:]
+        for held in waiting(DeltaTable(f"{layer}.{dataset}", f"{root}/{layer}/{dataset}")):
+            found += 1
+            rows = f"{held.judged.rows:,}" if held.judged else "?"
+            table.add_row(name, held.key, str(held.staged), rows, escape(held.told()))
+    if found:
+        console.print(table)
+    console.print(f"{found:,} partition(s) are held.", highlight=False)
+
+
+def _run(job: str, config: Mapping[str, Any]) -> None:
+    """Run one of the jobs here, so that the UI shows who decided what."""
+    import dagster as dg
+
+    from de_assets.cli.run import dagster_instance
+    from de_assets.definitions import defs
+    from de_resources.errors import PlatformError
+
+    definition = defs.resolve_job_def(job)
+    (op,) = definition.graph.node_defs
+    with explained(), dagster_instance(Settings.from_environment()) as instance:
+        try:
+            result = definition.execute_in_process(
+                instance=instance, run_config={"ops": {op.name: {"config": config}}, "loggers": _QUIET}
+            )
+        except dg.DagsterError as error:
+            cause = error.__cause__
+            raise cause if isinstance(cause, PlatformError) else error from None
+        _tell(result, op.name)
+
+
+def _tell(result: dg.ExecuteInProcessResult, op: str) -> None:
+    (output,) = (event for event in result.events_for_node(op) if event.is_successful_output)
+    metadata = {name: value.value for name, value in output.step_output_data.metadata.items()}
+    told = metadata.get("skipped") or metadata["publication/verdict"]
+    console.print(f"{told}", markup=False, highlight=False)
+    console.print(
+        f"Version {metadata['delta/version']}, {metadata['publication/seconds']} s, "
+        f"{metadata['publication/bytes_written']} bytes of data written.",
+        highlight=False,
+    )
