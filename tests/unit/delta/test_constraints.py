@@ -12,7 +12,6 @@ import pyarrow as arrow
 import pyspark.sql.types as T
 import pytest
 from dagster_delta import WriteMode
-from de_resources.engine_errors import ENGINE_ERRORS
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from other_reader import rows_of
@@ -26,6 +25,7 @@ from de_resources.delta.write.constraints import BLOCKED, present_in
 from de_resources.delta.write.modes import write_table
 from de_resources.delta.write.refusals import ContractBroken
 from de_resources.delta.write.request import WriteRequest
+from de_resources.engine.errors import ENGINE_ERRORS
 
 pytestmark = pytest.mark.pattern("constraints_enforcer")
 
