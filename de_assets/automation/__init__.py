@@ -13,8 +13,8 @@ from de_assets.automation.alerting.sensor import alerts
 from de_assets.automation.alerting.stray_hours import visits_outside_calendar
 from de_assets.automation.late_data.report import late_partitions
 from de_assets.automation.late_data.visits import late_days, late_hours, late_totals
+from de_assets.automation.maintenance import migrations, restore, versions, weeks
 from de_assets.automation.maintenance import nightly as maintenance
-from de_assets.automation.maintenance import restore, versions, weeks
 from de_assets.automation.maintenance.recapture import capture_anew_job
 from de_assets.automation.schedules import referral_stats_daily
 from de_assets.automation.triggers.landing import visits_hour_landed
@@ -53,6 +53,6 @@ def jobs(
     assets: Sequence[dg.AssetsDefinition | dg.AssetSpec],
 ) -> "list[dg.JobDefinition | UnresolvedAssetJobDefinition]":
     """The jobs that work on the tables of these assets, and those that an event starts."""
-    tables = [maintenance.maintenance_job(assets), restore.restore_job(assets)]
+    tables = [maintenance.maintenance_job(assets), restore.restore_job(assets), migrations.migration_job(assets)]
     stores = [*versions.version_jobs(assets), *weeks.week_jobs(assets)]
     return [*tables, *stores, features_release, features_set_aside, capture_anew_job(CAPTURES)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import typer
 
-from de_assets.cli import capture, dlq, doctor, patterns, plan, run, seed, services
+from de_assets.cli import capture, dlq, doctor, migrate, patterns, plan, run, seed, services
 
 Command = Callable[..., None]
 """A function whose parameters are the command's arguments and options, and whose docstring is its help."""
@@ -15,6 +15,7 @@ COMMANDS: Sequence[Command] = (
     doctor.doctor,
     patterns.patterns,
     plan.plan,
+    migrate.migrate,
     seed.seed,
     seed.land,
     run.run,
