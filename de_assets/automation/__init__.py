@@ -14,8 +14,8 @@ from de_assets.automation.alerting.sensor import alerts
 from de_assets.automation.alerting.stray_hours import visits_outside_calendar
 from de_assets.automation.late_data.report import late_partitions
 from de_assets.automation.late_data.visits import late_days, late_hours, late_totals
+from de_assets.automation.maintenance import migrations, publication, restore, versions, weeks
 from de_assets.automation.maintenance import nightly as maintenance
-from de_assets.automation.maintenance import publication, restore, versions, weeks
 from de_assets.automation.maintenance.recapture import capture_anew_job
 from de_assets.automation.schedules import referral_stats_daily
 from de_assets.automation.triggers.landing import visits_hour_landed
@@ -56,6 +56,11 @@ def jobs(
 ) -> "list[dg.JobDefinition | UnresolvedAssetJobDefinition]":
     """The jobs that work on the tables of these assets, which these checks judge, and those that an event starts."""
     looked_at = offline_observer.offline_observer_job(assets, checks)
-    tables = [maintenance.maintenance_job(assets), restore.restore_job(assets), looked_at]
+    tables = [
+        maintenance.maintenance_job(assets),
+        restore.restore_job(assets),
+        looked_at,
+        migrations.migration_job(assets),
+    ]
     stores = [*versions.version_jobs(assets), *weeks.week_jobs(assets), *publication.publication_jobs(assets)]
     return [*tables, *stores, features_release, features_set_aside, capture_anew_job(CAPTURES)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import typer
 
-from de_assets.cli import capture, contracts, dlq, doctor, patterns, plan, publish, run, seed, services
+from de_assets.cli import capture, contracts, dlq, doctor, migrate, patterns, plan, publish, run, seed, services
 
 Command = Callable[..., None]
 """A function whose parameters are the command's arguments and options, and whose docstring is its help."""
@@ -17,6 +17,7 @@ COMMANDS: Sequence[Command] = (
     plan.plan,
     publish.publish,
     publish.rollback,
+    migrate.migrate,
     seed.seed,
     seed.land,
     run.run,

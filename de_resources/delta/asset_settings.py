@@ -28,6 +28,7 @@ _DEFINED_ONLY = (
     "merge_keys",
     "merge_order",
     "merge_vanished",
+    "migrations",
     "partition_expr",
     "partitioned_by",
     "reader",

@@ -26,6 +26,10 @@ ROWS_WRITTEN = "contract/rows"
 VERSION = "delta/version"
 FILES = "delta/files"
 BYTES = "delta/bytes"
+COLUMN_LINEAGE = "dagster/column_lineage"
+LINEAGE_CONDITIONS = "lineage/conditions"
+"""Per input the columns that decide which rows there are (joins, filters, groups): Dagster's own format lacks them."""
+LINEAGE_INCOMPLETE = "lineage/incomplete"
 OF_RUN = "run/"
 """Before the name of a figure: the total of a run over several partitions, which each of them carries."""
 FILTER_ROWS_IN = "filter/rows_in"
@@ -179,10 +183,15 @@ def _parents(context: dg.OutputContext) -> dict[str, dg.AssetKey]:
 
 def _lineage_metadata(lineage: Lineage, parents: Mapping[str, dg.AssetKey]) -> dict[str, Any]:
     entries: dict[str, Any] = {
-        "dagster/column_lineage": to_dagster(lineage, parents),
+        COLUMN_LINEAGE: to_dagster(lineage, parents),
         # The open-source UI has no view of column lineage: the same as a table.
         "lineage/columns": dg.MetadataValue.md(_lineage_table(lineage)),
     }
+    conditions: dict[str, list[str]] = {}
+    for source, column in sorted({(d.source, d.column) for d in lineage.dependencies if d.source in parents}):
+        conditions.setdefault(parents[source].to_user_string(), []).append(column)
+    if conditions:
+        entries[LINEAGE_CONDITIONS] = dg.MetadataValue.json(conditions)
     if not lineage.complete:
-        entries["lineage/incomplete"] = "; ".join(lineage.reasons)[:1000]
+        entries[LINEAGE_INCOMPLETE] = "; ".join(lineage.reasons)[:1000]
     return entries

@@ -276,6 +276,29 @@ def test_devices_that_vanish_from_the_dump_are_marked_and_return(lakehouse: Lake
     assert not any(row["is_deleted"] for row in lakehouse.rows("silver/devices"))
 
 
+@pytest.mark.pattern("schema_migrator")
+def test_a_column_of_the_devices_becomes_another_one_while_everybody_goes_on(lakehouse: Lakehouse) -> None:
+    before = _multiset(lakehouse.rows("silver/devices"))
+
+    def step(name: str, **config: object) -> str:
+        asked = {"table": "silver/devices", "migration": "title_for_full_name", "step": name, **config}
+        result = defs.resolve_job_def("migrate_table").execute_in_process(
+            run_config={"ops": {"take_step": {"config": asked}}}, instance=lakehouse.instance, raise_on_error=False
+        )
+        return " ".join(str(event.step_failure_data.error) for event in result.get_step_failure_events())
+
+    assert step("EXPAND") == step("MIGRATE") == ""
+    assert _run(lakehouse, "bronze/devices", "silver/devices").success
+    rows = lakehouse.rows("silver/devices")
+    assert rows
+    assert all(row["title"] == row["full_name"] for row in rows)
+    refused = step("CONTRACT")
+    assert "`the contract of silver/devices` reads full_name" in refused
+    assert "`silver/visits_enriched` reads full_name" in refused
+    assert step("ROLLBACK") == step("ROLLBACK", cleared=["staging/devices"]) == ""
+    assert _multiset(lakehouse.rows("silver/devices")) == before
+
+
 @pytest.mark.pattern("merger")
 def test_a_device_that_stands_twice_in_the_dump_is_one_and_with_two_names_is_refused(lakehouse: Lakehouse) -> None:
     folder = lakehouse.settings.landing / "devices"

@@ -1,0 +1,105 @@
+"""What a migration computes, on rows written by hand: both directions of each kind, and what neither side can say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyspark.sql.types as T
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from de_resources.migrations import Migration, nest, remove, rename, retype
+from de_resources.migrations.migration import NotAMigration, Sides, migrations_of
+
+pytestmark = pytest.mark.pattern("schema_migrator")
+
+TEXT, INT = T.StringType(), T.IntegerType()
+RENAME = rename("renamed", "a b", "c`d", TEXT)
+RETYPE = retype("retyped", "amount", TEXT, "amount_int", INT)
+NEST = nest("nested", {"first name": TEXT, "age": INT}, into="person")
+REMOVE = remove("removed", {"gone": TEXT})
+
+
+def rows(
+    spark: SparkSession, migration: Migration, sides: Sides, values: list[tuple[Any, ...]], schema: str
+) -> list[Any]:
+    frame = migration.stored(spark.createDataFrame(values, schema), sides)
+    return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+@pytest.mark.parametrize(
+    ("migration", "schema", "old", "new"),
+    [
+        (RENAME, "`a b` string", ("x",), {"c`d": "x"}),
+        (RENAME, "`a b` string", (None,), {"c`d": None}),
+        (RETYPE, "amount string", ("12",), {"amount_int": 12}),
+        (RETYPE, "amount string", ("twelve",), {"amount_int": None}),
+        (NEST, "`first name` string, age int", ("Ann", None), {"person": {"first name": "Ann", "age": None}}),
+        (NEST, "`first name` string, age int", (None, None), {"person": None}),
+    ],
+)
+def test_the_new_side_is_computed_from_the_old_one(
+    spark: SparkSession, migration: Migration, schema: str, old: tuple[Any, ...], new: dict[str, Any]
+) -> None:
+    known = dict(zip(migration.old_names, old, strict=True))
+    assert rows(spark, migration, Sides.BOTH, [old], schema) == [known | new]
+    assert rows(spark, migration, Sides.NEW, [old], schema) == [new]
+    assert rows(spark, migration, Sides.OLD, [old], schema) == [known]
+
+
+def test_the_old_side_is_computed_from_the_new_one(spark: SparkSession) -> None:
+    assert rows(spark, RETYPE, Sides.BOTH, [(7,)], "amount_int int") == [{"amount": "7", "amount_int": 7}]
+    person = [(("Ann", 30),)]
+    schema = "person struct<`first name`: string, age: int>"
+    assert rows(spark, NEST, Sides.OLD, person, schema) == [{"first name": "Ann", "age": 30}]
+    assert rows(spark, REMOVE, Sides.BOTH, [(1,)], "id int") == [{"id": 1, "gone": None}]
+    assert rows(spark, REMOVE, Sides.NEW, [(1, "x")], "id int, gone string") == [{"id": 1}]
+
+
+def test_a_frame_with_both_sides_is_filled_where_one_is_null_and_never_changed(spark: SparkSession) -> None:
+    given = [("1", None), (None, 2), ("3", 4), (None, None), ("x", None)]
+    found = rows(spark, RETYPE, Sides.BOTH, given, "amount string, amount_int int")
+    assert [tuple(row.values()) for row in found] == [("1", 1), ("2", 2), ("3", 4), (None, None), ("x", None)]
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (("1", 1), "-"),
+        ((None, None), "-"),
+        (("1", None), "old_alone"),
+        ((None, 1), "new_alone"),
+        (("1", 2), "differs"),
+        (("x", 2), "differs"),
+        (("x", None), "loses"),  # no number: dropping the text loses it
+        (("007", 7), "loses"),
+    ],
+)
+def test_every_row_is_judged_once(spark: SparkSession, values: tuple[Any, ...], says: str) -> None:
+    frame = spark.createDataFrame([values], "amount string, amount_int int")
+    questions = ("old_alone", "new_alone", "differs", "loses")
+    answers = frame.select(*(F.expr(getattr(RETYPE, q)).alias(q) for q in questions)).first()
+    assert answers is not None
+    assert [q for q in questions if answers[q]] == ([] if says == "-" else [says])
+
+
+def test_a_struct_of_nulls_is_no_contradiction_of_null_columns(spark: SparkSession) -> None:
+    schema = "`first name` string, age int, person struct<`first name`: string, age: int>"
+    frame = spark.createDataFrame([(None, None, (None, None)), ("Ann", 1, ("Bob", 1))], schema)
+    assert [row[0] for row in frame.select(F.expr(NEST.differs)).collect()] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: rename("Title", "a", "b", TEXT), "lower-case"),
+        (lambda: rename("same", "a", "A", TEXT), "twice"),
+        (lambda: remove("nothing", {}), "old columns"),
+        (lambda: migrations_of({"migrations": ["de_resources.migrations:nothing"]}), "nothing"),
+        (lambda: migrations_of({"migrations": ["de_resources.migrations:rename"]}), "something else"),
+    ],
+)
+def test_a_declaration_that_cannot_work_is_refused(make: Any, why: str) -> None:
+    with pytest.raises(NotAMigration, match=why):
+        make()
