@@ -97,7 +97,9 @@ def rows_of(model: type[DataFrameModel], hours: Sequence[datetime]) -> pa.Table:
 
 def _values(name: str, type_: T.DataType, personal: bool, hours: Sequence[datetime]) -> pa.Array:
     if isinstance(type_, T.TimestampType):
-        return pa.array(hours, pa.timestamp("us", "UTC"))
+        # An interval ends after it began: the replica holds the rules of its source.
+        later = timedelta(hours=1 if name == "valid_to" else 0)
+        return pa.array([hour + later for hour in hours], pa.timestamp("us", "UTC"))
     if isinstance(type_, T.BooleanType):
         return pa.array([False] * len(hours), pa.bool_())
     if isinstance(type_, T.LongType):
