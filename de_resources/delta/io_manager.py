@@ -179,7 +179,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             written = self._write(request, writers)
         # A stretch of a stream is no partition, to which rows could be attributed.
         attributed = None if output.owns else request.slice
-        record(context, written.table or request.table, attributed, written, request.frame, self._config.spark.label)
+        record(context, _recorded(request, written), attributed, written, request.frame, self._config.spark.label)
         context.add_output_metadata(writers.record(request, written))
         for key, metadata in writers.record_by_key(request, written).items():
             context.step_context.add_asset_metadata(metadata, context.asset_key, key)
@@ -341,6 +341,11 @@ def slice_of(context: OutputContext | InputContext, metadata: Mapping[str, Any])
             'Add `metadata={"partition_expr": "<column>"}` to the asset.'
         )
     return make_slice(context.asset_partition_keys, context.asset_partitions_def, expression)
+
+
+def _recorded(request: WriteRequest, written: Written) -> Table:
+    """The table that was written, with the contract that says what its columns mean and which of them are personal."""
+    return replace(written.table, contract=request.table.contract) if written.table else request.table
 
 
 def stamp_of(context: OutputContext, table: Table, slice_: Slice | None) -> CommitInfo:

@@ -93,6 +93,10 @@ def test_publishing_adds_names_of_files_and_no_file(shop: Shop) -> None:
     with at("before_switch", lambda _: died.append(files())):
         shop.run(orders(shop, {D1: [1.0]}), key=D1)
     assert died == [files()]
+    shown = told(shop, D1)
+    assert "1.0" in shown["preview"], "what was staged is shown"
+    assert "ann@x.org" not in shown["preview"], "personal values are masked, as in any other table"
+    assert [c.description for c in shown["dagster/column_schema"].columns if c.name == "email"] == ["Who ordered"]
     (commit,) = shop.log("orders").commits(1)
     assert commit.metrics["numOutputBytes"] == "0"
     assert shop.log("orders").rows_by_partition() == {(date(2024, 1, 1),): 1}
