@@ -7,14 +7,17 @@ BIN := $(VENV)/bin
 LOG ?=
 ARGS ?=
 # Processes of `make test`, each with an engine, and where needed services, of its own: one per core, two to four, as far as
-# there are 5 GiB of memory for each. One pattern's tests: PATTERN=merger.
+# there are 5 GiB of memory for each. With services it is one more: their tests often wait, for a death to be
+# noticed, a start, an answer that does not come. One pattern's tests: PATTERN=merger.
 CORES_AND_MEMORY = import os; gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30; \
-	print(max(2, min(4, os.cpu_count() or 2, gib // 5)))
-WORKERS ?= $(shell $(PYTHON) -c '$(CORES_AND_MEMORY)')
+	print(max(2, min(4, (os.cpu_count() or 2) + more, gib // 5)))
+WORKERS ?= $(shell $(PYTHON) -c 'more = 0; $(CORES_AND_MEMORY)')
+SERVICE_WORKERS ?= $(if $(filter command% environment%,$(origin WORKERS)),$(WORKERS),$(shell $(PYTHON) -c 'more = 1; $(CORES_AND_MEMORY)'))
 PATTERN ?=
 TIMINGS := .de/timings
 # What shares expensive fixtures stays in one process; the order of the groups is the one of `tests/grouping.py`.
-PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+GROUPED = --dist loadgroup --no-loadscope-reorder
+PARALLEL = -n $(WORKERS) $(GROUPED)
 # The whole suite leaves the long proofs of `tests/long_proofs.yaml` to `make soak`; ALL=1 has them here.
 ALL ?=
 CHOSEN = $(if $(PATTERN),--pattern '$(PATTERN)',$(if $(ALL),,--short))
@@ -59,7 +62,7 @@ run: setup       ## Start services, feed them, materialise the graph, serve the 
 test: setup      ## Run the suite on WORKERS processes (one per core, 2 to 4); PATTERN=merger: what proves it; ALL=1: long proofs too
 	@rm -rf $(TIMINGS)
 	DE_TEST_TIMINGS=$(TIMINGS)/engine $(BIN)/pytest $(PARALLEL) $(CHOSEN) tests/unit tests/graph tests/faults $(MAY_BE_EMPTY)
-	DE_TEST_TIMINGS=$(TIMINGS)/services $(BIN)/pytest $(PARALLEL) $(CHOSEN) tests/services tests/ui $(MAY_BE_EMPTY)
+	DE_TEST_TIMINGS=$(TIMINGS)/services $(BIN)/pytest -n $(SERVICE_WORKERS) $(GROUPED) $(CHOSEN) tests/services tests/ui $(MAY_BE_EMPTY)
 	@$(BIN)/python tests/timings.py $(TIMINGS) .de/test-report
 
 test-unit: setup ## Run the part that starts no service and fills no lake

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _HOUR = "%Y-%m-%d-%H:%M"
 
 
-class Origin(StrEnum):
+class CalendarOrigin(StrEnum):
     """What the hours of a calendar are of."""
 
     SIMULATION = "simulation"
@@ -59,10 +59,10 @@ class Calendar:
         """The calendar in force, as the module says."""
         if os.environ.get("DE_CALENDAR"):
             return cls.parse(os.environ["DE_CALENDAR"])
-        recorded = Recorded.find(settings or Settings.from_environment())
+        recorded = RecordedCalendar.find(settings or Settings.from_environment())
         return recorded.calendar if recorded else DEFAULT
 
-    def save(self, settings: Settings, of: Origin = Origin.SIMULATION) -> None:
+    def save(self, settings: Settings, of: CalendarOrigin = CalendarOrigin.SIMULATION) -> None:
         """Record the calendar for all later processes, in one step: others may be reading it."""
         record = _record(settings)
         record.parent.mkdir(parents=True, exist_ok=True)
@@ -117,20 +117,20 @@ class Calendar:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedCalendar:
     """The calendar of a home, and what its hours are of."""
 
     calendar: Calendar
-    of: Origin
+    of: CalendarOrigin
 
     @classmethod
-    def find(cls, settings: Settings) -> Recorded | None:
+    def find(cls, settings: Settings) -> RecordedCalendar | None:
         """What is recorded in this home. Raises `PermanentError` for a record that nobody can read."""
         record = _record(settings)
         try:
             said = json.loads(record.read_text())
             # Earlier versions did not say it. Of logs nothing is ever set aside.
-            text, of = str(said["calendar"]), Origin(said.get("of", Origin.LOGS))
+            text, of = str(said["calendar"]), CalendarOrigin(said.get("of", CalendarOrigin.LOGS))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError):

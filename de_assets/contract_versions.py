@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from de_resources.contract import Contract
-from de_resources.contract.versions import History, Readers, require_compatible, schema_of
+from de_resources.contract.versions import ContractHistory, Readers, require_compatible, schema_of
 from de_resources.lineage.readers import recorded_readers
 
 VERSIONS = Path(__file__).with_name("contracts") / "versions"
 
 
+def specs_of(assets: Iterable[Any]) -> list[dg.AssetSpec]:
+    """What is declared of every asset, external ones too."""
+    found = ([each] if isinstance(each, dg.AssetSpec) else getattr(each, "specs", ()) for each in assets)
+    return [spec for specs in found for spec in specs]
+
+
 def contracts_of(assets: Iterable[Any]) -> dict[dg.AssetKey, Contract]:
-    """The contract of every asset that names one."""
-    specs = [spec for each in assets if isinstance(each, dg.AssetsDefinition) for spec in each.specs]
+    """The contract of every asset that names one, topics of others among them."""
+    specs = specs_of(assets)
     return {s.key: Contract.load(s.metadata["contract"]) for s in specs if s.metadata.get("contract")}
 
 
@@ -34,7 +39,7 @@ def require_accepted(assets: Sequence[Any], folder: Path = VERSIONS) -> None:
     materialisations, and where there is none, from the graph.
     """
     for key, contract in contracts_of(assets).items():
-        require_compatible(contract, folder, readers_of(key, assets))
+        require_compatible(contract, folder, readers_of(key, assets, contract))
 
 
 def accept(contract: Contract, readers: Readers, *, breaking: str = "", folder: Path = VERSIONS) -> int | None:
@@ -44,7 +49,7 @@ def accept(contract: Contract, readers: Readers, *, breaking: str = "", folder: 
     """
     if not breaking:
         require_compatible(contract, folder, readers)
-    history, schema = History.read(folder, contract.name), schema_of(contract)
+    history, schema = ContractHistory.read(folder, contract.name), schema_of(contract)
     broken = history.breaks(schema, contract.compatibility)
     accepted = history.accepted(schema, breaking if broken else "")
     if accepted is history:
@@ -54,9 +59,9 @@ def accept(contract: Contract, readers: Readers, *, breaking: str = "", folder: 
     return accepted.versions[-1].number
 
 
-def readers_of(key: dg.AssetKey, assets: Sequence[Any]) -> Readers:
-    """Who reads a column of the asset, when asked: by recorded lineage, and where there is none by the graph."""
-    return partial(_readers, key, assets)
+def readers_of(key: dg.AssetKey, assets: Sequence[Any], contract: Contract) -> Readers:
+    """Who reads a column of the asset, when asked: by recorded lineage, else by the graph; and who the contract names."""
+    return lambda column: [*_readers(key, assets, column), *contract.consumers]
 
 
 def _readers(key: dg.AssetKey, assets: Sequence[Any], column: str) -> list[str]:

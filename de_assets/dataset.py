@@ -7,6 +7,8 @@ import dagster as dg
 from pandera.pyspark import DataFrameModel
 
 from de_resources.contract import Contract
+from de_resources.held_back import HELD, LEFT_OUT
+from de_resources.kafka.keepers import READS
 
 
 def pattern_tags(*patterns: str) -> dict[str, str]:
@@ -42,6 +44,7 @@ def dataset(
             "dagster/table_name": contract.name,
             "dagster/column_schema": contract.table_schema(),
             "constraints": True,
+            HELD: LEFT_OUT,
             **({"partition_expr": partition} if partition else {}),
             **metadata,
         },
@@ -53,3 +56,8 @@ def served(model: type[DataFrameModel], *, kind: str, patterns: Sequence[str], *
     declared = dataset(model, patterns=patterns, **metadata)
     del declared["io_manager_key"], declared["metadata"]["constraints"]  # theirs are those of their own system
     return {**declared, "kinds": {kind}}
+
+
+def reads(topic: str, keeper: str) -> dict[str, str]:
+    """Metadata of who reads a topic: who keeps its position there, in the words of `de_resources.kafka.keepers`."""
+    return {f"{READS}{topic}": keeper}

@@ -23,6 +23,9 @@ hours_of_day = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitio
 # The same holds for a week: its first days may lie before the log, and its last ones in the future.
 hours_of_week = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
 
+# What was carried over from the day before; the first day has none before it.
+day_before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
+
 LATE_WINDOW_DAYS = 15
 # What landed on the day itself, and on the days after it in which late rows of the day are still awaited.
 hours_of_late_window = dg.TimeWindowPartitionMapping(
@@ -46,6 +49,11 @@ def calendar_now() -> datetime:
     """The present as far as the calendar goes: in a closed one, time ends where its sources end."""
     now = datetime.now(UTC)
     return now if CALENDAR.end is None else min(now, CALENDAR.end)
+
+
+def calendar_end() -> datetime | None:
+    """When the sources end for good; None: never, in an open calendar."""
+    return CALENDAR.end
 
 
 def is_whole(window: dg.TimeWindow) -> bool:

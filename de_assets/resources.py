@@ -4,8 +4,8 @@ from typing import Any
 
 from dagster_delta import LocalConfig
 
-from de_assets.automation.alerting.sinks import LogAlertSink
 from de_assets.sources.landing_zone import LandingZone
+from de_resources.delivery.receiver import BulkReceiver
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.kafka import KafkaBroker
 from de_resources.lake import Lake
@@ -39,8 +39,8 @@ def resources(settings: Settings | None = None, engine: SparkEngine | None = Non
         "landing": LandingZone(root=landing),
         "broker": broker,
         "database": database,
+        "partner": BulkReceiver(),
         "weekly_tables": WeeklyTables(database=database, spark=engine),
-        "alert_sink": LogAlertSink(),
         "staging_io_manager": ReplicaDeltaIOManager(**staging),
         "staging_lake": ReplicaLake(**staging),
         # Staging has a broker of its own where one is configured here; on one machine it is the same.

@@ -35,6 +35,17 @@ def time_dimension(partitions: dg.PartitionsDefinition | None) -> dg.TimeWindowP
     return partitions if isinstance(partitions, dg.TimeWindowPartitionsDefinition) else None
 
 
+def window_of(partitions: dg.PartitionsDefinition | None, key: str | None) -> dg.TimeWindow | None:
+    """The time that a partition stands for; None where its partitioning has no calendar."""
+    calendar = time_dimension(partitions)
+    if calendar is None or key is None:
+        return None
+    if isinstance(partitions, dg.MultiPartitionsDefinition):
+        parts = partitions.get_partition_key_from_str(key).keys_by_dimension
+        key = next(parts[d.name] for d in partitions.partitions_defs if d.partitions_def == calendar)
+    return calendar.time_window_for_partition_key(key)
+
+
 def earlier_keys(partitions: dg.PartitionsDefinition, key: str, season: Season) -> list[str]:
     """The keys that `key` may be compared with, nearest first: 28 windows before, or 4 weeks.
 

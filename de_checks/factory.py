@@ -13,14 +13,16 @@ what happens after a transient error.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import dagster as dg
 
-from de_checks.patterns import carries
+from de_checks.patterns import STANDING, carries
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
 from de_checks.subject import Subject, spec_of
+from de_resources.compat.checks import AssetCheckExecutionRecordStatus
+from de_resources.compat.graph import whole_graph
 from de_resources.delta.table import Table
 from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT
@@ -47,6 +49,19 @@ class CheckRun:
         """The tags of the run."""
         return self.context.run.tags
 
+    @cached_property
+    def refused(self) -> frozenset[Key]:
+        """The partitions whose newest verdict by a gate is bad, as recorded when it is first asked for."""
+        found = self.instance.event_log_storage.get_asset_check_partition_info(self.gates) if self.gates else []
+        return frozenset(each.partition_key for each in found if each.latest_execution_status == _FAILED)
+
+    @cached_property
+    def gates(self) -> list[dg.AssetCheckKey]:
+        """The other checks that can refuse a state of the asset: its blocking ones."""
+        graph = whole_graph(self.context.op_execution_context.job_def)
+        own = (key for key in graph.asset_check_keys if key.asset_key == self.asset.key and key != self.check.key)
+        return sorted(key for key in own if graph.get(key).blocking)
+
     @property
     def resources(self) -> Any:
         """The resources that the check asked for, as attributes."""
@@ -66,6 +81,8 @@ class CheckRun:
 
 Judge = Callable[[CheckRun, Mapping[Key, Materialized]], Mapping[Key, Verdict]]
 """All materialised keys of a run at once, for judgements that read something for all of them; answers for each."""
+
+_FAILED = AssetCheckExecutionRecordStatus.FAILED
 
 JudgeKey = Callable[[CheckRun, Key, Materialized], Verdict]
 """One key, from its newest materialisation."""
@@ -90,7 +107,7 @@ def check_per_key(
     a range as well, one evaluation per key is recorded (`evaluate`), so that a bad day does not hold back the good ones.
     `resources` are the keys of what `judge` asks the run for; `patterns` are those of the catalogue that the check carries.
 
-    A transient error begins the step again; any other fails it. A rerun judges and records anew. A run of a partitioned asset
+    A transient error begins the step again; any other fails it. A rerun judges and records again. A run of a partitioned asset
     that names no partition raises `NoPartitionChosen`.
     """
     spec = spec_for(asset, name, description=description, blocking=blocking, metadata=carries(*patterns))
@@ -132,10 +149,13 @@ def check_of_asset(
     blocking: bool = False,
     resources: Collection[str] = (),
     also_reads: Collection[dg.AssetKey] = (),
+    standing: bool = False,
 ) -> dg.AssetChecksDefinition:
     """A check of an asset as a whole, whatever its partitions: for questions that no partition answers.
 
     It runs without a partition. `also_reads` are the other assets that `judge` looks at; the rest is as in `check_per_key`.
+    The answer to a `standing` question changes with time alone: a watch asks it though no run happens, so that `judge` starts
+    no engine and answers within seconds.
     """
     subject = spec_of(asset)
 
@@ -145,7 +165,7 @@ def check_of_asset(
         additional_deps=list(also_reads),
         blocking=blocking,
         description=description,
-        metadata=carries(*patterns),
+        metadata={**carries(*patterns), **({STANDING: True} if standing else {})},
         required_resource_keys=set(resources),
         retry_policy=RETRY_TRANSIENT,
     )

@@ -15,13 +15,9 @@ from de_checks.baselines import Season
 from de_checks.factory import CheckRun, check_per_key, key_by_key
 from de_checks.history import good_before
 from de_checks.per_key import Key, Materialized, Verdict
+from de_checks.shares import SHARES, Shares, rounded
 from de_checks.subject import Subject
 from de_resources.delta.metadata import FILTER_CONDITIONS, FILTER_ROWS_IN
-
-SHARES = "shares"
-
-Shares = Mapping[str, float]
-"""By condition: rows that it removed as the first in order, of all rows that came."""
 
 
 def filter_check(
@@ -48,7 +44,7 @@ def filter_check(
         raise ValueError(f"The tolerance {tolerance} is no difference of shares: it lies between 0 and 1.")
 
     def judge(run: CheckRun, key: Key, current: Materialized) -> Verdict:
-        good = good_before(run.instance, run.check, key, current, against, run.verdicts)
+        good = good_before(run, key, current, against)
         earlier = list(islice((figures[SHARES] for _, figures in good if figures[SHARES]), history))
         return compare(shares(current.metadata), earlier, tolerance)
 
@@ -81,16 +77,12 @@ def compare(current: Shares | None, earlier: list[Shares], tolerance: float) -> 
     if not current:
         return Verdict(True, "No row came in, so that none was removed.", {SHARES: {}})
     usual = {c: median(known) for c in current if (known := [e[c] for e in earlier if c in e])}
-    figures: dict[str, Any] = {SHARES: _rounded(current)}
+    figures: dict[str, Any] = {SHARES: rounded(current)}
     if not usual:
         return Verdict(True, "There is no good earlier partition to compare with.", figures)
-    figures["usual_shares"] = _rounded(usual)
+    figures["usual_shares"] = rounded(usual)
     odd = [c for c, share in usual.items() if abs(current[c] - share) > tolerance]
     told = "; ".join(f"`{c}` removed {current[c]:.1%}, usually {usual[c]:.1%}" for c in odd or usual)
     if not odd:
         return Verdict(True, f"{told}.", figures)
     return Verdict(False, f"{told}: more than {tolerance:.0%} of the rows apart.", figures)
-
-
-def _rounded(shares: Shares) -> dict[str, float]:
-    return {c: round(share, 6) for c, share in shares.items()}

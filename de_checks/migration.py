@@ -12,7 +12,7 @@ from de_resources.migrations import Migration
 from de_resources.migrations.progress import Phase, progress_of
 
 if TYPE_CHECKING:
-    from de_resources.migrations.measure import Measured, Partition
+    from de_resources.migrations.measure import MeasuredSides, Partition
 
 _SHOWN = 10
 
@@ -52,7 +52,7 @@ def migration_check(
     )
 
 
-def _verdict(phase: Phase, found: Measured) -> dg.AssetCheckResult:
+def _verdict(phase: Phase, found: MeasuredSides) -> dg.AssetCheckResult:
     told = f"{found.pending:,} of {found.rows:,} row(s) are filled on one side only, {found.differing:,} differ."
     if found.losing:
         told += f" {found.losing:,} row(s) would lose something when the old columns go."

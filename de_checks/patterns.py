@@ -4,6 +4,9 @@ from __future__ import annotations
 
 PREFIX = "pattern/"
 
+STANDING = "standing"
+"""Metadata of a check whose answer changes with time alone: a watch asks it though no run happens."""
+
 
 def carries(*patterns: str) -> dict[str, bool]:
     """Metadata for a check's spec: one `pattern/<snake_case name>` per pattern."""

@@ -21,6 +21,7 @@ from de_resources.compat.checks import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_ST
 from de_resources.compat.checks import AssetCheckEvaluationTargetMaterializationData as Target
 from de_resources.delta.metadata import ROWS_WRITTEN
 from de_resources.errors import PermanentError
+from de_resources.held_back import goes_on, left_out
 
 Key = str | None
 """A partition key, or None for the one state of an asset without partitions."""
@@ -112,14 +113,23 @@ def evaluate(
     """Judge the newest materialisation of each of the run's keys and record one evaluation per key.
 
     `judge` is called once for all materialised keys and answers for each of them; a key that was never materialised
-    fails. Where one evaluation of a blocking check fails, Dagster fails the step after all of them are recorded.
-    A rerun judges and records anew. Raises `NoPartitionChosen`.
+    fails, and one that the run has left out (`held_back`) is not judged. Where one evaluation of a blocking check fails,
+    Dagster fails the step after all of them are recorded. Not so where others pass, and everything of the run behind
+    the asset leaves out what failed: then the run goes on with those that passed.
+    A rerun judges and records again. Raises `NoPartitionChosen`.
     """
+    step = context.op_execution_context.get_step_execution_context()
     keys = _keys(context, spec)
+    if spec.partitions_def is not None:
+        skipped = left_out(step, spec.asset_key, [key for key in keys if key is not None])
+        keys = [key for key in keys if key not in skipped]
     materialized = latest_materializations(context.instance, spec.asset_key, keys)
-    verdicts = judge(materialized)
-    for key in keys:
-        yield _evaluation(spec, key, verdicts.get(key, _NEVER_MATERIALIZED), materialized.get(key))
+    judged = judge(materialized)
+    verdicts = {key: judged.get(key, _NEVER_MATERIALIZED) for key in keys}
+    some_pass = any(verdict.passed for verdict in verdicts.values())
+    stops = spec.blocking and not (some_pass and goes_on(step, spec.asset_key))
+    for key, verdict in verdicts.items():
+        yield _evaluation(spec, key, verdict, materialized.get(key), stops=stops)
     # Without an output Dagster would warn that downstream steps go on ungated.
     yield dg.Output(None, spec.get_python_identifier())
 
@@ -184,7 +194,7 @@ def _keys(context: dg.AssetCheckExecutionContext, spec: dg.AssetCheckSpec) -> li
 
 
 def _evaluation(
-    spec: dg.AssetCheckSpec, key: Key, verdict: Verdict, judged: Materialized | None
+    spec: dg.AssetCheckSpec, key: Key, verdict: Verdict, judged: Materialized | None, *, stops: bool
 ) -> dg.AssetCheckEvaluation:
     return dg.AssetCheckEvaluation(
         asset_key=spec.asset_key,
@@ -194,7 +204,7 @@ def _evaluation(
         severity=verdict.severity,
         description=verdict.description,
         metadata=verdict.metadata,
-        blocking=spec.blocking,
+        blocking=stops,
         # Automation releases a key only by a verdict on its newest materialisation.
         target_materialization_data=Target(
             storage_id=judged.storage_id, run_id=judged.run_id, timestamp=judged.timestamp

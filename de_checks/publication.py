@@ -11,7 +11,8 @@ import dagster as dg
 
 from de_checks.factory import CheckRun, check_per_key, key_by_key
 from de_checks.per_key import Key, Materialized, Verdict
-from de_checks.subject import Subject
+from de_checks.subject import Subject, spec_of
+from de_resources.delta.publish.windows import WINDOWS
 from de_resources.delta.publish.writer import FINDINGS, PUBLISHED, STAGED_VERSION, STATE, VERDICT
 
 NAME = "is_published"
@@ -23,7 +24,10 @@ def publication_check(asset: Subject) -> dg.AssetChecksDefinition:
 
     Reads the metadata of materialisations: no engine, no table is touched. Metadata of a verdict: the staged version that
     was judged, and what each audit found. A person publishes a key that was held for nothing by `de publish`, which records the
-    reason and passes the check. A rerun of the partition is judged anew.
+    reason and passes the check. A rerun of the partition is judged again.
+
+    Of an asset whose windows are audited (`AuditedWindows`) it is one verdict: bad as long as a window is held, with what the
+    audits found of each. It does not block, for readers of such a table see the windows that passed, and wait for no other.
     """
 
     def judge(_run: CheckRun, _key: Key, current: Materialized) -> Verdict:
@@ -35,7 +39,7 @@ def publication_check(asset: Subject) -> dg.AssetChecksDefinition:
         key_by_key(judge),
         description="The audits let readers see what was computed.",
         patterns=["audit_write_audit_publish"],
-        blocking=True,
+        blocking=WINDOWS not in spec_of(asset).metadata,
     )
 
 
@@ -50,6 +54,9 @@ def judged(metadata: Mapping[str, Any]) -> Verdict:
         figures["audits"] = dg.MetadataValue.md(metadata[FINDINGS])
     if STAGED_VERSION in metadata:
         figures["staged_version"] = metadata[STAGED_VERSION]
+    figures |= {
+        name: metadata[f"{WINDOWS}/{name}"] for name in ("shown", "held", "open") if f"{WINDOWS}/{name}" in metadata
+    }
     if state == PUBLISHED:
         return Verdict(True, str(metadata[VERDICT]), figures)
     return Verdict(False, f"Held; readers see what they saw. {metadata[VERDICT]}", figures)

@@ -16,6 +16,7 @@ import dagster as dg
 from de_checks.baselines import NoSeason, earlier_keys, time_dimension
 from de_checks.factory import CheckRun, check_per_key
 from de_checks.per_key import Key, Materialized, Verdict, judged_before
+from de_checks.shares import SHARES, Shares, rounded
 from de_checks.subject import Subject, spec_of
 from de_resources.contract import Contract
 from de_resources.delta.log import TableLog
@@ -25,15 +26,12 @@ from de_resources.delta.table import TableMissing
 ACCEPT_TAG = "de/drift_accepted"
 """Run tag with the reason for which a person accepts that a field does not come any more."""
 
-ROWS, SHARES, USUAL, VANISHED, MEASURE = "rows", "shares", "usual_shares", "vanished", "measure"
+ROWS, USUAL, VANISHED, MEASURE = "rows", "usual_shares", "vanished", "measure"
 _SAMPLE = 200
 _NAMED = 5
 _DEEPEST = 3
 # What else stands for a name may be a value, and values may be personal.
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
-
-Shares = Mapping[str, float]
-"""By optional column: rows that have a value, of all rows."""
 
 
 @dataclass(frozen=True)
@@ -156,11 +154,11 @@ def compare(filled: Filled, earlier: Sequence[Shares], at_least: int, chance: fl
     if filled.rows < at_least:
         return Verdict(True, f"{filled.rows:,} rows are too few to judge by.", {ROWS: filled.rows})
     shares = {c: count / filled.rows for c, count in filled.by_column.items()}
-    figures: dict[str, Any] = {ROWS: filled.rows, SHARES: _rounded(shares)}
+    figures: dict[str, Any] = {ROWS: filled.rows, SHARES: rounded(shares)}
     usual = {c: min(known) for c in shares if (known := [e[c] for e in earlier if c in e])}
     if not usual:
         return Verdict(True, "There is no good earlier partition to compare with.", figures)
-    figures[USUAL] = _rounded(usual)
+    figures[USUAL] = rounded(usual)
     vanished = [c for c, p in usual.items() if shares[c] == 0 and (1 - p) ** filled.rows < chance]
     if not vanished:
         return Verdict(True, f"Every column that used to have values has some among {filled.rows:,} rows.", figures)
@@ -201,7 +199,3 @@ def _shown(fields: set[str]) -> str:
     names = sorted(field for field in fields if _NAME.fullmatch(field))
     more = len(fields) - len(names[:_NAMED])
     return ", ".join(f"`{name}`" for name in names[:_NAMED]) + (f" and {more:,} more" if more else "")
-
-
-def _rounded(shares: Shares) -> dict[str, float]:
-    return {c: round(share, 6) for c, share in shares.items()}

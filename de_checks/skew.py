@@ -3,21 +3,29 @@
 Everything comes from the statistics in Delta's transaction log: no scan, no engine.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
-from statistics import fmean, pstdev
+from dataclasses import replace
+from datetime import timedelta
 from typing import Literal
 from urllib.parse import unquote
 
 import dagster as dg
 
+from de_checks.baselines import NoSeason, time_dimension, window_of
 from de_checks.factory import CheckRun, check_per_key
+from de_checks.history import accepted
 from de_checks.per_key import Key, Materialized, Verdict
-from de_checks.subject import Subject
+from de_checks.spread import Bound, judge_spread
+from de_checks.subject import Subject, spec_of
 from de_resources.delta.log import TableLog
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.table import TableMissing
 from de_resources.errors import PermanentError
+
+ACCEPT_TAG = "de/skew_accepted"
+"""Run tag with the reason for which a person accepts how a load is spread."""
 
 Load = dict[str, int]
 """Rows per part: a physical partition (`hour=3`) or a file."""
@@ -40,6 +48,9 @@ def skew_check(
     max_deviation: float = 0.5,
     over: Literal["partitions", "files"] = "partitions",
     expected_parts: int | None = None,
+    within: timedelta | None = None,
+    events: bool = False,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
     blocking: bool = False,
     name: str = "load_is_balanced",
 ) -> dg.AssetChecksDefinition:
@@ -48,20 +59,41 @@ def skew_check(
     Parts are the combinations of the table's physical partition values inside the slice (the 24 hours of a day), or its
     files. The measure is the relative standard deviation: the standard deviation of rows per part over their mean; 0 is
     perfectly even, and it fails above `max_deviation`. `expected_parts` (24) counts parts that hold no file as empty
-    ones; without it a silent hour would go unseen. Fewer than two parts, and no rows at all, are balanced.
+    ones; without it a silent hour would go unseen. Fewer than two parts, and no rows at all, are balanced. With `events`,
+    rows are things that happen one by one, and what chance explains is balanced as well.
 
-    The table is judged as its log has it now. A rerun judges anew. Needs the resource `lake`. Metadata of a verdict:
-    `relative_deviation`, `parts`, `rows`, `largest` and `smallest`. Raises `PartsUnknown` where the table's layout does
-    not follow the asset's partitions, `TableMissing` where there is no table.
+    Where a key is a single part, such as an hour, `within` puts beside it those before it that end so long ago at most: the
+    hours of the last day. Only keys that this check found good, and no blocking check has refused, stand beside another
+    one: an hour that was too hot makes none of the next day's look cold.
+
+    A person accepts a spread by executing the check with the run tag `de/skew_accepted` and the reason. The table is judged as
+    its log has it now. A rerun judges again. Needs the resource `lake`. Metadata: as of `judge_spread`. Raises `PartsUnknown`
+    where the table's layout does not follow the asset's partitions, `TableMissing` where there is no table; at definition
+    `NoSeason` for `within` of an asset without time partitions.
     """
+    subject, bound = spec_of(asset), Bound(max_deviation, events)
+    if within is not None and time_dimension(subject.partitions_def) is None:
+        raise NoSeason(subject.key)
 
     def judge(run: CheckRun, materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
         table = run.table()
         log = table.log()
         if log is None:
             raise TableMissing(table.name)
-        loads = _loads(log, run.asset, list(materialized), over)
-        return {key: _verdict(load, max_deviation, expected_parts) for key, load in loads.items()}
+        beside = _keys_before(run, list(materialized), within) if within is not None else {}
+        everything = list(dict.fromkeys([*(key for keys in beside.values() for key in keys), *materialized]))
+        loads = _loads(log, subject, everything, over)
+        known: dict[Key, bool] = {}
+        for key in materialized:
+            for each in beside.get(key, []):
+                if each not in known:  # judged already: they come in the order of the partitions
+                    known[each] = accepted(run, each) is not None
+            good = [each for each in beside.get(key, []) if known[each]]
+            verdict = _verdict(loads, [*good, key], bound, expected_parts)
+            if verdict.severity != severity:
+                verdict = replace(verdict, severity=severity)
+            run.verdicts[key] = verdict.accepted_for(run.tags.get(ACCEPT_TAG))
+        return run.verdicts
 
     return check_per_key(
         asset,
@@ -74,9 +106,28 @@ def skew_check(
     )
 
 
-def relative_deviation(rows: list[int]) -> float:
-    """Standard deviation over mean; 0 for fewer than two parts and where there are no rows."""
-    return pstdev(rows) / fmean(rows) if len(rows) > 1 and any(rows) else 0.0
+def _keys_before(run: CheckRun, keys: list[Key], within: timedelta) -> dict[Key, list[Key]]:
+    """For each key the materialised ones that end `within` before its own end, oldest first."""
+    partitions = run.asset.partitions_def
+    known = {
+        key: window
+        for key in run.instance.get_materialized_partitions(run.asset.key)
+        if _has(partitions, key) and (window := window_of(partitions, key))
+    }
+    in_time = sorted((window.end, key) for key, window in known.items())
+    ends = [end for end, _ in in_time]
+    before: dict[Key, list[Key]] = {}
+    for key in keys:
+        own = window_of(partitions, key)
+        assert own is not None  # noqa: S101 - asked for at definition
+        near = in_time[bisect_right(ends, own.end - within) : bisect_left(ends, own.end)]
+        before[key] = [other for _, other in near]
+    return before
+
+
+def _has(partitions: dg.PartitionsDefinition | None, key: str) -> bool:
+    """Whether the calendar still has the partition; one that moved on may not."""
+    return partitions is not None and partitions.has_partition_key(key)
 
 
 def _loads(log: TableLog, asset: dg.AssetSpec, keys: list[Key], over: str) -> dict[Key, Load]:
@@ -105,19 +156,11 @@ def _label(values: Mapping[str, object]) -> str:
     return ", ".join(f"{column}={value}" for column, value in values.items())
 
 
-def _verdict(load: Load, max_deviation: float, expected_parts: int | None) -> Verdict:
-    absent = max(0, (expected_parts or 0) - len(load))
-    deviation = relative_deviation([*load.values(), *([0] * absent)])
-    figures: dict[str, object] = {
-        "relative_deviation": round(deviation, 4),
-        "parts": len(load),
-        "rows": sum(load.values()),
-    }
-    if absent:
-        figures["absent_parts"] = absent
-    if load:
-        largest, smallest = max(load, key=load.__getitem__), min(load, key=load.__getitem__)
-        figures |= {"largest": f"{largest}: {load[largest]:,} rows", "smallest": f"{smallest}: {load[smallest]:,} rows"}
-    sign = "within" if deviation <= max_deviation else "above"
-    measured = f"Relative standard deviation {deviation:.2f} over {len(load) + absent} parts"
-    return Verdict(deviation <= max_deviation, f"{measured}, {sign} the accepted {max_deviation:g}.", figures)
+def _verdict(loads: Mapping[Key, Load], keys: list[Key], bound: Bound, expected_parts: int | None) -> Verdict:
+    """The verdict on these keys together; one of several that holds nothing is an empty part."""
+    together: Load = {}
+    empty = 0
+    for key in keys:
+        together |= loads[key]
+        empty += len(keys) > 1 and not loads[key]
+    return judge_spread(together, bound, max(empty, (expected_parts or 0) - len(together)))

@@ -43,7 +43,7 @@ def usual_figures_check(
     """
 
     def judge(run: CheckRun, key: Key, current: Materialized) -> Verdict:
-        good = good_before(run.instance, run.check, key, current, "last", run.verdicts)
+        good = good_before(run, key, current, "last")
         history = [(earlier or "", told[FIGURES]) for earlier, told in good if told.get(FIGURES)]
         verdict = compare(key or "", _told(current, figures), history[::-1])
         return verdict.accepted_for(run.tags.get(ACCEPT_TAG))

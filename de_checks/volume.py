@@ -9,10 +9,11 @@ from math import sqrt
 
 import dagster as dg
 
-from de_checks.baselines import NoSeason, Season, time_dimension
+from de_checks.baselines import NoSeason, Season, time_dimension, window_of
 from de_checks.factory import CheckRun, check_per_key, key_by_key
 from de_checks.history import good_before
 from de_checks.per_key import Key, Materialized, Verdict
+from de_checks.seasons import Band, Tolerance
 from de_checks.subject import Subject, spec_of
 
 ACCEPT_TAG = "de/volume_accepted"
@@ -27,7 +28,7 @@ _CHANCE = 4.0
 def volume_check(
     asset: Subject,
     *,
-    tolerance: tuple[float, float] = (0.5, 2.0),
+    tolerance: Band | Tolerance = (0.5, 2.0),
     against: Season = "last",
     min_rows: int = 1,
     events: bool = False,
@@ -39,12 +40,14 @@ def volume_check(
     """A check, per partition key, that the number of rows stays within a ratio of what it was.
 
     `tolerance` is the lowest and highest accepted ratio of rows to the baseline's rows: (0.5, 2.0) fails at less than
-    half and at more than double. Fewer than `min_rows` rows fail without any baseline: an empty dump is not data.
+    half and at more than double; a `Tolerance` has other bounds at night, on weekends or in December. Fewer than
+    `min_rows` rows fail without any baseline: an empty dump is not data.
 
     The baseline is the nearest earlier partition (`against="last"`), or the same weekday and hour of the four weeks
-    before (`"same_weekday"`), whose own newest verdict by this check is good. A bad day is thus never the measure of
-    the good day after it. Assets without time partitions are compared with the same key's last good materialisation:
-    a full load with the last good load. The first key without a baseline passes and says so.
+    before (`"same_weekday"`), whose own newest verdict by this check is good, and that no blocking check of the asset
+    has refused. A bad day is thus never the measure of the good day after it. Assets without time partitions are
+    compared with the same key's last good materialisation: a full load with the last good load. The first key without
+    a baseline passes and says so.
 
     With `events`, rows are things that happen one by one, such as visits: two counts that may differ by chance alone (by up
     to four standard deviations of Poisson's distribution) are not different, whatever their ratio. A window that is not
@@ -60,14 +63,14 @@ def volume_check(
     subject = spec_of(asset)
     if against == "same_weekday" and time_dimension(subject.partitions_def) is None:
         raise NoSeason(subject.key)
-    low, high = tolerance
-    if not 0 <= low <= 1 <= high:
-        raise ValueError(f"The tolerance {tolerance} must include the ratio 1, an unchanged volume.")
+    accepted = tolerance if isinstance(tolerance, Tolerance) else Tolerance(tolerance)
 
     def judge(run: CheckRun, key: Key, current: Materialized) -> Verdict:
-        if not _is_whole(subject.partitions_def, key, whole):
+        window = window_of(subject.partitions_def, key)
+        if window is not None and not whole(window):
             return Verdict(True, "The source covers a part of this window only.", {_PART: True})
-        verdict = compare(current.rows, _baseline(run, key, current, against), tolerance, min_rows, events=events)
+        band = accepted.at(window.start if window else None)
+        verdict = compare(current.rows, _baseline(run, key, current, against), band, min_rows, events=events)
         if not verdict.passed and verdict.severity == dg.AssetCheckSeverity.ERROR:
             verdict = replace(verdict, severity=severity)
         return verdict.accepted_for(run.tags.get(ACCEPT_TAG))
@@ -76,17 +79,11 @@ def volume_check(
         asset,
         name,
         key_by_key(judge),
-        description=f"Rows are at least {min_rows:,} and between {low:g}x and {high:g}x the last good "
+        description=f"Rows are at least {min_rows:,} and between {accepted} the last good "
         + ("same weekday." if against == "same_weekday" else "volume."),
         patterns=["skew_detector"],
         blocking=blocking,
     )
-
-
-def _is_whole(partitions: dg.PartitionsDefinition | None, key: Key, whole: Callable[[dg.TimeWindow], bool]) -> bool:
-    if key is None or not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
-        return True
-    return whole(partitions.time_window_for_partition_key(key))
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ class Baseline:
 
 def _baseline(run: CheckRun, key: Key, current: Materialized, season: Season) -> Baseline | None:
     """The nearest good state, also of the keys that this run judged before."""
-    good = good_before(run.instance, run.check, key, current, season, run.verdicts)
+    good = good_before(run, key, current, season)
     nearest = next(((partition, figures) for partition, figures in good if ROWS in figures), None)
     if nearest is None:
         return None
@@ -108,7 +105,7 @@ def _baseline(run: CheckRun, key: Key, current: Materialized, season: Season) ->
 
 
 def compare(
-    rows: int | None, baseline: Baseline | None, tolerance: tuple[float, float], min_rows: int, *, events: bool = False
+    rows: int | None, baseline: Baseline | None, tolerance: Band, min_rows: int, *, events: bool = False
 ) -> Verdict:
     """The verdict on a number of rows. `tolerance` bounds, both included, the ratio to the baseline."""
     if rows is None:

@@ -11,10 +11,10 @@ from de_resources.contract import Contract
 from de_resources.delta.table import Table
 from de_resources.proxy.table import ProxiedTable
 from de_resources.spark import SparkEngine
-from de_resources.storage import require_folder, spark_options
+from de_resources.storage import InFolders
 
 
-class Lake(dg.ConfigurableResource):
+class Lake(InFolders, dg.ConfigurableResource):
     """Where the tables are and which engine reads them. Asking for a table touches neither."""
 
     root_uri: str = Field(description="Root of the tables: a folder.")
@@ -22,11 +22,6 @@ class Lake(dg.ConfigurableResource):
         default_factory=LocalConfig, discriminator="provider", description="Credentials of the storage."
     )
     spark: dg.ResourceDependency[SparkEngine]
-
-    def model_post_init(self, context: Any) -> None:
-        """Raise `NotAFolder` for an object store, before anything runs."""
-        super().model_post_init(context)
-        require_folder(type(self).__name__, self.root_uri, self.storage_options)
 
     def table(self, key: dg.AssetKey, metadata: Mapping[str, Any] | None = None) -> Table:
         """The table of an asset (`<root>/<layer>/<dataset>`); the asset's definition metadata tells its contract.
@@ -42,6 +37,5 @@ class Lake(dg.ConfigurableResource):
             uri=f"{self.root_uri.rstrip('/')}/{layer}/{name}",
             contract=Contract.load(metadata["contract"]) if metadata.get("contract") else None,
             storage_options={k: v for k, v in options.items() if k != "provider"},
-            spark_options=spark_options(self.storage_options),
             enforced=bool(metadata.get("constraints")),
         )

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from de_resources.compat.java_process import forget_java_process, java_process_lives, session_was_stopped
 from de_resources.engine.errors import BROKEN_CALLS, ENGINE_ERRORS, session_is_gone
+from de_resources.engine.sessions import is_connect
 from de_resources.errors import TransientError
 from de_resources.local.discovery import local_endpoint
 from de_resources.local.endpoints import accepts_connections
@@ -69,7 +70,7 @@ class SparkEngine(LazyPySparkResource):
 
     @property
     def spark_session(self) -> SparkSession:
-        """The session, made on first use, and made anew when the previous one was stopped or lost.
+        """The session, made on first use, and made again when the previous one was stopped or lost.
 
         Raises `EngineUnreachable` where it would be on a server that does not answer.
         """
@@ -84,9 +85,9 @@ class SparkEngine(LazyPySparkResource):
         Without this the client would go on calling the dead server when the process ends.
         """
         session, error = self._spark_session, EngineLost(self.label)
-        if session is not None and _is_connect(session):
+        if session is not None and is_connect(session):
             session.client.close()
-        elif session is not None and not _answers(session, self._opened or ""):
+        elif session is not None and not java_process_lives(_ENDING):
             forget_java_process()
         self._spark_session = self._opened = None
         return error
@@ -99,7 +100,10 @@ class SparkEngine(LazyPySparkResource):
         session = self._spark_session
         if session is None or not isinstance(error, BROKEN_CALLS):
             return None
-        return self.lost() if session_is_gone(error) or not _answers(session, self._opened or "") else None
+        if session_is_gone(error):
+            return self.lost()
+        patience = _ENDING if isinstance(error, (ConnectionError, EOFError)) else 0
+        return None if _answers(session, self._opened or "", patience) else self.lost()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -142,21 +146,20 @@ def _label(url: str) -> str:
     return url.split(";", 1)[0].rstrip("/")
 
 
-def _is_connect(session: SparkSession) -> bool:
-    return type(session).__module__.startswith("pyspark.sql.connect")
-
-
 def _stopped(session: SparkSession) -> bool:
-    if _is_connect(session):
+    if is_connect(session):
         return bool(session.client.is_closed)
     return session_was_stopped(session)
 
 
-def _answers(session: SparkSession, url: str) -> bool:
-    """Whether the engine behind a session is there: its server takes connections, or its process lives."""
-    if _is_connect(session):
+def _answers(session: SparkSession, url: str, patience: float = 0) -> bool:
+    """Whether the engine behind a session is there: its server takes connections, or its process lives.
+
+    `patience`: seconds for a process of our own that is about to end.
+    """
+    if is_connect(session):
         return not session.client.is_closed and _takes_connections(url)
-    return java_process_lives()
+    return java_process_lives(patience)
 
 
 def _takes_connections(url: str) -> bool:
@@ -165,6 +168,8 @@ def _takes_connections(url: str) -> bool:
 
 
 _CONNECT_PORT = 15002
+_ENDING = 5.0
+"""Seconds that a Java process needs at most from breaking a call to its end."""
 _connections: dict[str, SparkSession] = {}
 """One connection per server and process, the newest last: frames of two sessions cannot be joined."""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-SHARED = {"web": "ui"}
-"""Fixtures that serve several modules and are too dear to be set up by each process."""
+SHARED = {("ui", "lakehouse"): "ui"}
+"""By folder and name, fixtures that serve several modules and are too dear to be set up by each process."""
 FIRST = (
     # of the half without services
     "test_io_manager_slices",
@@ -33,10 +33,16 @@ FIRST = (
     # of the half with services
     "test_idempotency_matrix",
     "ui",
-    "test_cluster",
     "test_platform_truth",
     "test_live_visits_truth",
+    "test_real_log",
+    "test_platform_killed",
+    "test_incremental_loader",
+    "test_staging_topic",
+    "test_topic_sink",
+    "test_sessions_live",
     "test_late_data",
+    "test_cluster",
 )
 LAST = (
     "test_capture",
@@ -51,8 +57,8 @@ def _group(item: pytest.Item) -> str:
     own = item.get_closest_marker("xdist_group")
     if own:
         return str(own.args[0])
-    shared = (group for fixture, group in SHARED.items() if fixture in getattr(item, "fixturenames", ()))
-    return next(shared, item.path.stem)
+    asked = {(item.path.parent.name, fixture) for fixture in getattr(item, "fixturenames", ())}
+    return next((group for place, group in SHARED.items() if place in asked), item.path.stem)
 
 
 def _place(group: str) -> int:

@@ -72,7 +72,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             if rounds.passed_now and time.monotonic() > end:
                 break
             session.config.stash[_SEED] = rounds.seed(item.nodeid)
-            item._initrequest()  # type: ignore[attr-defined]  # fixtures of a test function are made anew
+            item._initrequest()  # type: ignore[attr-defined]  # fixtures of a test function are made again
             item._report_sections.clear()  # what earlier rounds printed
             # A test that followed itself would not be set up again: of its own, only its module stays.
             session.config.hook.pytest_runtest_protocol(

@@ -1,7 +1,8 @@
 """Measures where the time of the suite goes: a line of JSON per test and shared fixture, in the folder `DE_TEST_TIMINGS`.
 
 Wall seconds, CPU seconds of the process and of all that it started, and how many virtual machines, interpreters and other
-programs it started itself. Services outlive the processes that start them, so that their CPU seconds are not in it.
+programs it started itself. Services are no children of the process that starts them: they are known by a variable of their
+environment, and counted apart while they live; what one used after the last look before its death is lost.
 `python tests/timings.py FOLDER REPORT` adds the lines of all processes up, per module and per fixture: as `REPORT.md` for
 people, and as `REPORT.json` for the benchmarks.
 """
@@ -25,7 +26,13 @@ import pytest
 KINDS = ("JVM", "Python", "fork", "other")
 # Asking the system for all descendants takes longer than most tests.
 _SHORT = 0.2
+# In the environment of all that a process of the suite starts, services too: which process that is.
+_MARK = "DE_TEST_TIMINGS_OF"
+Process = tuple[int, float]
+"""Its id, and when it began: ids are used again."""
 _started: Counter[str] = Counter()
+_is_service: dict[Process, bool] = {}
+_services: dict[Process, float] = {}
 _state: dict[str, Any] = {}
 
 
@@ -35,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if folder and "file" not in _state:
         Path(folder).mkdir(parents=True, exist_ok=True)
         file = (Path(folder) / f"{os.getpid()}.jsonl").open("a", buffering=1)
+        os.environ[_MARK] = str(os.getpid())
         _state.update(file=file, cpu=_cpu_seconds(), began=time.monotonic())
         sys.addaudithook(_note_start)
 
@@ -42,7 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """The whole call, told by the process that people wait for."""
     if _state and not hasattr(session.config, "workerinput"):
-        _write("session", Path(os.environ["DE_TEST_TIMINGS"]).name, time.monotonic() - _state["began"], 0.0, Counter())
+        _write(
+            "session", Path(os.environ["DE_TEST_TIMINGS"]).name, time.monotonic() - _state["began"], 0.0, 0.0, Counter()
+        )
 
 
 def _note_start(event: str, arguments: tuple[Any, ...]) -> None:
@@ -68,8 +78,30 @@ def _cpu_seconds() -> float:
     return total
 
 
-def _write(kind: str, name: str, wall: float, cpu: float, started: Counter[str]) -> None:
-    line = {"kind": kind, "name": name, "wall": round(wall, 3), "cpu": round(cpu, 3), "started": started}
+def _seconds_of_services() -> float:
+    """CPU seconds since the last call of all marked processes that are not below this one."""
+    me = psutil.Process()
+    mine = {(process.pid, process.create_time()) for process in [me, *me.children(recursive=True)]}
+    spent = 0.0
+    for process in psutil.process_iter():
+        try:
+            known = process.pid, process.create_time()
+            if known in mine:
+                continue
+            if known not in _is_service:
+                _is_service[known] = process.environ().get(_MARK) == str(me.pid)
+            if _is_service[known]:
+                now = sum(process.cpu_times()[:2])
+                spent += now - _services.get(known, 0.0)
+                _services[known] = now
+        except psutil.Error:
+            continue
+    return spent
+
+
+def _write(kind: str, name: str, wall: float, cpu: float, services: float, started: Counter[str]) -> None:
+    seconds = {"wall": round(wall, 3), "cpu": round(cpu, 3), "services": round(services, 3)}
+    line = {"kind": kind, "name": name, **seconds, "started": started}
     _state["file"].write(json.dumps(line) + "\n")
 
 
@@ -78,11 +110,12 @@ def _measured(kind: str, name: str) -> Generator[None, Any, Any]:
     try:
         return (yield)
     finally:
-        wall, cpu = time.monotonic() - began, 0.0
+        wall, cpu, services = time.monotonic() - began, 0.0, 0.0
         if wall > _SHORT:
             now = _cpu_seconds()
             cpu, _state["cpu"] = max(now - _state["cpu"], 0.0), now
-        _write(kind, name, wall, cpu, _started - before)
+            services = _seconds_of_services()
+        _write(kind, name, wall, cpu, services, _started - before)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -111,20 +144,21 @@ def sums(lines: Iterable[dict[str, Any]]) -> dict[str, Counter[str]]:
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for line in lines:
         place = found[line["name"].split("::")[0]]
-        place.update({"n": 1, "wall": line["wall"], "cpu": line["cpu"], **line["started"]})
+        seconds = {name: line[name] for name in ("wall", "cpu", "services")}
+        place.update({"n": 1, **seconds, **line["started"]})
     return dict(sorted(found.items(), key=lambda place: -place[1]["wall"]))
 
 
 def table(title: str, found: dict[str, Counter[str]]) -> Iterator[str]:
     """Markdown."""
-    yield f"| {title} | n | wall s | CPU s | {' | '.join(KINDS)} |"
-    yield "|---" * (4 + len(KINDS)) + "|"
+    yield f"| {title} | n | wall s | CPU s | of services | {' | '.join(KINDS)} |"
+    yield "|---" * (5 + len(KINDS)) + "|"
     total: Counter[str] = Counter()
     for values in found.values():
         total.update(values)
     for name, values in [*found.items(), ("**all**", total)]:
         started = " | ".join(str(values[kind]) for kind in KINDS)
-        yield f"| {name} | {values['n']} | {values['wall']:.1f} | {values['cpu']:.1f} | {started} |"
+        yield f"| {name} | {values['n']} | {values['wall']:.1f} | {values['cpu']:.1f} | {values['services']:.1f} | {started} |"
 
 
 def main(folder: Path, report: Path) -> None:

@@ -101,7 +101,7 @@ def rows_per_hour(table: DeltaTable) -> Counter[str]:
 
 
 def reset_peaks(pids: list[int]) -> None:
-    """Let the kernel measure the greatest resident size anew: `proc(5)`, clear_refs."""
+    """Let the kernel measure the greatest resident size again: `proc(5)`, clear_refs."""
     for pid in pids:
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 

@@ -4,8 +4,9 @@ The table has as many days as a year of a daily dataset, and is written through 
 two staged versions. Ours are `publish_held` and `roll_back`, in turns, so that each of them commits: from the question what is
 staged, over the look into both logs, until the commit that readers see. Neither starts an engine. The peer writes the staged
 rows of the day a second time, into a plain table of the same days, as a job does that copies from a staging table
-(`overwrite.replace`). Equal: the rows of the day after a publication and in the peer's table. The note says what lies on the
-disk before, and after, which is asserted to be the same.
+(`overwrite.replace`), also where that one was a `SHALLOW CLONE`: Delta lets no clone take the place of a table that has rows
+(`DELTA_UNSUPPORTED_NON_EMPTY_CLONE`). Equal: the rows of the day after a publication and in the peer's table. The note says
+what lies on the disk before, and after, which is asserted to be the same.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from de_assets.automation import offline_observer
+from de_assets.automation import observatory, offline_observer
 from de_assets.automation.alerting.sensor import alerts
 from de_assets.automation.alerting.stray_hours import visits_outside_calendar
 from de_assets.automation.late_data.report import late_partitions
@@ -17,10 +17,12 @@ from de_assets.automation.late_data.visits import late_days, late_hours, late_to
 from de_assets.automation.maintenance import migrations, publication, restore, versions, weeks
 from de_assets.automation.maintenance import nightly as maintenance
 from de_assets.automation.maintenance.recapture import capture_anew_job
+from de_assets.automation.openlineage import openlineage_events
 from de_assets.automation.schedules import referral_stats_daily
 from de_assets.automation.triggers.landing import visits_hour_landed
 from de_assets.automation.triggers.legacy_hours import legacy_hours_grown
 from de_assets.automation.triggers.releases import feature_released, features_release, features_set_aside
+from de_assets.automation.triggers.watch import standing, watch
 from de_assets.sources.capture import CAPTURES
 from de_resources.sensor_interval import sensor_seconds
 
@@ -46,8 +48,14 @@ sensors = [
     late_totals,
     cascade,
     alerts,
+    openlineage_events,
 ]
-schedules = [referral_stats_daily, maintenance.schedule, offline_observer.schedule]
+schedules = [referral_stats_daily, maintenance.schedule, offline_observer.schedule, observatory.schedule]
+
+
+def watches(checks: Sequence[dg.AssetChecksDefinition]) -> list[dg.SensorDefinition]:
+    """The sensor that asks those of these checks whose answer changes with time alone: a flow that stops starts no run."""
+    return [watch("silent_flows", standing(checks), patterns=["flow_interruption_detector", "skew_detector"])]
 
 
 def jobs(
@@ -63,4 +71,4 @@ def jobs(
         migrations.migration_job(assets),
     ]
     stores = [*versions.version_jobs(assets), *weeks.week_jobs(assets), *publication.publication_jobs(assets)]
-    return [*tables, *stores, features_release, features_set_aside, capture_anew_job(CAPTURES)]
+    return [*tables, *stores, observatory.job, features_release, features_set_aside, capture_anew_job(CAPTURES)]

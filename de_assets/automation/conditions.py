@@ -7,12 +7,12 @@ ready-made parts used that err on partitions:
 - `all_deps_blocking_checks_passed()` is content when *one* of the upstream partitions passed: a day with one bad hour
   would be computed. Here no upstream partition may have a blocking check that has not passed.
 - `any_deps_updated()` overlooks an upstream that was written by a run which meant to write the downstream too and
-  then skipped it, as a range run does for all its keys when the gate of one of them fails.
+  then skipped it, as a range run does for the keys that a gate holds back.
 - With `since_last_handled()` an upstream that is rewritten while the downstream is being computed is forgotten as soon
   as that run ends.
 
 A run that fails is not requested again, because nothing changed: it is reported by the sensor `alerts`, crashed workers
-are retried by the instance, and the next change upstream starts the partition anew.
+are retried by the instance, and the next change upstream starts the partition again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ _STEPS = 4
 """How many steps up a missing partition is followed to what is missing outside."""
 
 
-def gated(reference: dg.AssetSelection | None = None, *, there: dg.AssetSelection | None = None) -> Condition:
+def gated(
+    reference: dg.AssetSelection | None = None,
+    *,
+    there: dg.AssetSelection | None = None,
+    carried: dg.AssetSelection | None = None,
+) -> Condition:
     """Request what an upstream change made outdated, once every upstream partition is there and passed its gates.
 
     Several changes before an evaluation make one request. A partition that a check holds back is requested when the
@@ -47,6 +52,9 @@ def gated(reference: dg.AssetSelection | None = None, *, there: dg.AssetSelectio
     An upstream partition that no source brought is awaited until a tick of `PATIENCE` passed without news upstream. Then it
     is done without, as `de run` does without it; when it comes after all, that is a change as any other. One that is
     missing because a step failed or a check holds it back is awaited for as long as it takes.
+
+    `carried` names upstreams that carry something from one partition to the next. They are always awaited, and where nothing
+    else comes, they are enough: after the quiet time a day without a single hour is done, so that what they carry goes on.
     """
 
     def any_upstream(condition: Condition) -> Condition:
@@ -65,8 +73,8 @@ def gated(reference: dg.AssetSelection | None = None, *, there: dg.AssetSelectio
     )
     # What is not there has passed nothing, and is judged below.
     ungated = any_upstream(~_AC.missing() & ~_AC.all_checks_match(_AC.check_passed(), blocking_only=True))
-    # Never in the run that writes the upstream: a gate that fails there for one key skips the step for all of them.
-    absent = any_upstream(_AC.missing()) & ~_done_without(reference)
+    # Never in the run that writes the upstream: what its gates will say is not known when it is requested.
+    absent = any_upstream(_AC.missing()) & ~_done_without(reference, carried)
     unsettled = absent | any_upstream(_AC.in_progress() | _AC.will_be_requested())
     if there is not None:
         unsettled = unsettled | _AC.any_deps_match(_AC.missing()).allow(there)
@@ -78,12 +86,12 @@ def gated(reference: dg.AssetSelection | None = None, *, there: dg.AssetSelectio
     ).with_label("gated")
 
 
-def late_cascade(reference: dg.AssetSelection | None = None) -> Condition:
+def late_cascade(reference: dg.AssetSelection | None = None, *, carried: dg.AssetSelection | None = None) -> Condition:
     """`gated` for partitioned datasets: every partition counts, however old, so that late hours flow to the end.
 
     What a changed hour means for a day is the partition mapping's business.
     """
-    return gated(reference).with_label("late_cascade")
+    return gated(reference, carried=carried).with_label("late_cascade")
 
 
 def computed_once() -> Condition:
@@ -94,11 +102,15 @@ def computed_once() -> Condition:
     return _AC.on_missing().with_label("computed_once")
 
 
-def _done_without(reference: dg.AssetSelection | None) -> Condition:
+def _done_without(reference: dg.AssetSelection | None, carried: dg.AssetSelection | None) -> Condition:
     """Nothing came for long, something of each upstream is there, and what is missing is missing at its source."""
     looked_up = reference if reference is not None else dg.AssetSelection.assets()
-    quiet = _AC.cron_tick_passed(PATIENCE).since(_AC.any_deps_match(_AC.newly_updated()).ignore(looked_up))
-    some_of_each = _AC.all_deps_match(~_AC.missing()).ignore(looked_up)
+    news = _AC.any_deps_match(_AC.newly_updated()).ignore(looked_up if carried is None else looked_up | carried)
+    quiet = _AC.cron_tick_passed(PATIENCE).since(news)
+    some_of_each: Condition = _AC.all_deps_match(~_AC.missing()).ignore(looked_up)
+    if carried is not None:
+        # Not some of it: to the first partition nothing is carried.
+        some_of_each = ~_AC.any_deps_match(_AC.missing()).allow(carried)
     not_computed = _AC.any_deps_match(_AC.missing() & ~_never_brought(_STEPS)).ignore(_INGESTED | looked_up)
     return (quiet & some_of_each & ~not_computed).with_label("done_without")
 

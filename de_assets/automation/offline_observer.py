@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 from pydantic import Field
 
 from de_assets.automation.maintenance.lake_tables import LakeTables
-from de_assets.dataset import pattern_tags
+from de_assets.automation.nightly import job_of, nightly
 from de_checks.per_key import Key, judged_before
 from de_resources.delta.metadata import markdown_table
 from de_resources.engine.errors import ENGINE_ERRORS
@@ -26,8 +26,8 @@ from de_resources.lake import Lake
 from de_resources.observers.figures_shown import numbers
 from de_resources.observers.offline import Look, OfflineObserver, Refused
 from de_resources.observers.page import markdown_of
-from de_resources.observers.profile import Point
-from de_resources.retries import RETRY_TRANSIENT
+from de_resources.observers.profile import HistoryPoint
+from de_resources.page_link import page_link
 from de_resources.settings import Settings
 
 JOB = "offline_observer"
@@ -47,7 +47,7 @@ class ObserverConfig(dg.Config):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ObservationOutcome:
     """What became of one table: `state` is seen, nothing new, or not readable."""
 
     table: str
@@ -84,27 +84,20 @@ def offline_observer_job(
             outcomes.append(outcome)
         return dg.Output(None, metadata=_summary(outcomes))
 
-    @dg.job(
-        op_retry_policy=RETRY_TRANSIENT,
-        name=JOB,
-        tags=pattern_tags("offline_observer"),
+    return job_of(
+        JOB,
+        [profile_tables],
         description="Profiles each new version of the lake's tables once, and compares it with their own accepted history.",
+        patterns=["offline_observer"],
     )
-    def job() -> None:
-        profile_tables()
-
-    return job
 
 
-schedule = dg.ScheduleDefinition(
-    name="offline_observer_nightly",
-    job_name=JOB,
-    # After the maintenance, which moves rows between files and changes none.
-    cron_schedule="30 3 * * *",
-    execution_timezone="UTC",
-    default_status=dg.DefaultScheduleStatus.RUNNING,
+# After the maintenance, which moves rows between files and changes none.
+schedule = nightly(
+    JOB,
+    "30 3 * * *",
     description="Profiles at night what is new in the lake's tables since the night before.",
-    tags=pattern_tags("offline_observer"),
+    patterns=["offline_observer"],
 )
 
 
@@ -112,7 +105,7 @@ def observed(look: Look) -> dict[str, Any]:
     """The metadata of a table's observation: the page, the profile in short, and the newest point's figures as numbers."""
     drifts = look.judgement.of(look.newest.key)
     return {
-        f"{PREFIX}/page": dg.MetadataValue.path(look.page),
+        f"{PREFIX}/page": page_link(look.page),
         f"{PREFIX}/report": dg.MetadataValue.md(markdown_of(look.dataset, look.memory, look.judgement)),
         f"{PREFIX}/point": look.newest.key,
         f"{PREFIX}/points": len(look.memory.points),
@@ -130,28 +123,30 @@ def _looked_at(
     spec: dg.AssetSpec,
     refused: Refused,
     now: datetime,
-) -> Outcome:
+) -> ObservationOutcome:
     try:
         table = lake.table(spec.key, spec.metadata)
         look = observer.look(lambda: lake.spark.spark_session, name, table, now, refused, config.accept)
     except _CANNOT_LOOK as error:
         # It is looked at the next time: who only looks, stops nobody.
-        return Outcome(
+        return ObservationOutcome(
             name, "not readable", reason=f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
         )
     if look is None:
-        return Outcome(name, "nothing new")
-    return Outcome(name, "seen", look, "; ".join(map(str, look.judgement.of(look.newest.key)))[:1000])
+        return ObservationOutcome(name, "nothing new")
+    return ObservationOutcome(name, "seen", look, "; ".join(map(str, look.judgement.of(look.newest.key)))[:1000])
 
 
-def _refused(instance: dg.DagsterInstance, gates: Sequence[dg.AssetCheckKey], spec: dg.AssetSpec, point: Point) -> str:
+def _refused(
+    instance: dg.DagsterInstance, gates: Sequence[dg.AssetCheckKey], spec: dg.AssetSpec, point: HistoryPoint
+) -> str:
     """The blocking checks whose newest verdict on the point's partition is bad."""
     key = _partition_key(spec, point)
     verdicts = {gate.name: next(iter(judged_before(instance, gate, key, limit=1)), None) for gate in gates}
     return ", ".join(f"{name} failed" for name, verdict in verdicts.items() if verdict and not verdict.passed)
 
 
-def _partition_key(spec: dg.AssetSpec, point: Point) -> Key:
+def _partition_key(spec: dg.AssetSpec, point: HistoryPoint) -> Key:
     """The Dagster partition of a point, by its time; None where there is none."""
     partitions = spec.partitions_def
     if isinstance(partitions, dg.TimeWindowPartitionsDefinition):
@@ -164,7 +159,7 @@ def _partition_key(spec: dg.AssetSpec, point: Point) -> Key:
     return point.key if isinstance(partitions, dg.StaticPartitionsDefinition) else None
 
 
-def _summary(outcomes: Sequence[Outcome]) -> Mapping[str, Any]:
+def _summary(outcomes: Sequence[ObservationOutcome]) -> Mapping[str, Any]:
     return {
         "report": dg.MetadataValue.md(
             markdown_table(["table", "state", "new points", "told"], list(_rows(outcomes)), None)
@@ -174,7 +169,7 @@ def _summary(outcomes: Sequence[Outcome]) -> Mapping[str, Any]:
     }
 
 
-def _rows(outcomes: Sequence[Outcome]) -> Iterator[Mapping[str, Any]]:
+def _rows(outcomes: Sequence[ObservationOutcome]) -> Iterator[Mapping[str, Any]]:
     for outcome in outcomes:
         new = len(outcome.look.new) if outcome.look else 0
         yield {"table": outcome.table, "state": outcome.state, "new points": new, "told": outcome.reason}

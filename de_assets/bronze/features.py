@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from de_assets import __version__
 from de_assets.contracts.features import Features, FeaturesDeadLetter
-from de_assets.dataset import dataset
+from de_assets.dataset import dataset, reads
 from de_assets.sources import topics
 from de_assets.sources.releases import ReleaseEvent, UnreadableEvent, read_event
 from de_assets.sources.systems import FEATURES_TOPIC
@@ -24,6 +24,7 @@ from de_resources.contract import Contract
 from de_resources.kafka import KafkaBroker
 from de_resources.kafka.reader import read_topic, records_at
 from de_resources.kafka.topic import Record
+from de_resources.lineage.inputs import made_of
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 
@@ -49,7 +50,9 @@ class SetAside(dg.Config):
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
-    **dataset(Features, patterns=["external_trigger"], mode="merge"),
+    **dataset(
+        Features, patterns=["external_trigger"], mode="merge", **reads(topics.FEATURES, "sensor feature_released")
+    ),
     deps=[FEATURES_TOPIC],
 )
 def features(
@@ -65,7 +68,12 @@ def features(
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
-    **dataset(FeaturesDeadLetter, patterns=["external_trigger", "dead_letter"], mode="merge"),
+    **dataset(
+        FeaturesDeadLetter,
+        patterns=["external_trigger", "dead_letter"],
+        mode="merge",
+        **reads(topics.FEATURES, "with bronze/features"),
+    ),
     deps=[FEATURES_TOPIC],
 )
 def features_dead_letter(config: SetAside, broker: KafkaBroker, spark: SparkEngine) -> DataFrame:
@@ -110,7 +118,8 @@ def _row(event: ReleaseEvent) -> tuple[object, ...]:
 def _frame(
     spark: SparkEngine, model: type[Features | FeaturesDeadLetter], rows: Iterable[tuple[object, ...]]
 ) -> DataFrame:
-    return spark.spark_session.createDataFrame(list(rows), Contract.of(model).struct_type())
+    frame = spark.spark_session.createDataFrame(list(rows), Contract.of(model).struct_type())
+    return made_of(frame, FEATURES_TOPIC, ["value", "partition", "offset", "timestamp"])
 
 
 checks = [contract_check(features), contract_check(features_dead_letter, blocking=False)]

@@ -19,6 +19,7 @@ from de_checks.contract import contract_check
 from de_checks.keys import unique_key_check
 from de_checks.rejections import rejection_check
 from de_resources.delta.observed_frame import ObservedFrame
+from de_resources.lineage.inputs import read_as
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.pushdown import bounds
 from de_resources.retries import RETRY_TRANSIENT
@@ -38,7 +39,8 @@ CONDITIONS = CONCEIVABLE
 def legacy_visits(context: dg.AssetExecutionContext, database: PostgresDatabase, spark: SparkEngine) -> ObservedFrame:
     """Read the rows that the database received in the run's hours, and keep those with a conceivable time."""
     window = context.partition_time_window
-    rows = spark.spark_session.read.format("jdbc").options(**database.jdbc_options(LEGACY_VISITS_RELATION)).load()
+    stored = spark.spark_session.read.format("jdbc").options(**database.jdbc_options(LEGACY_VISITS_RELATION)).load()
+    rows = read_as(stored, LEGACY_VISITS_TABLE)
     received = F.col("ingestion_time")
     increment = rows.where((received >= F.lit(window.start)) & (received < F.lit(window.end)))
     context.add_output_metadata(

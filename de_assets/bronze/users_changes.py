@@ -11,18 +11,21 @@ from pyspark.sql import DataFrame
 
 from de_assets.automation.triggers.polling import poll, unread_by_stream
 from de_assets.contracts.users import UsersChanges
-from de_assets.dataset import dataset
+from de_assets.dataset import dataset, reads
 from de_assets.sources.capture import USERS_CAPTURE
 from de_assets.sources.systems import USERS_TOPIC
 from de_assets.sources.topics import USERS
 from de_assets.transforms.data_ingestion.change_data_capture import parse_changes
 from de_checks.capture import capture_check, understood_check
 from de_checks.contract import contract_check
-from de_checks.lag import delay_check
+from de_checks.freshness import heartbeat_check
+from de_checks.lag import capture_lag_check, delay_check
+from de_resources.capture.source import heart_of
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.kafka import KafkaBroker
 from de_resources.kafka.stream import placed, topic_stream
+from de_resources.lineage.inputs import read_as
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 
@@ -31,13 +34,13 @@ ATTRIBUTES = ("login", "email", "country")
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
-    **dataset(UsersChanges, patterns=["change_data_capture"], mode="append"),
+    **dataset(UsersChanges, patterns=["change_data_capture"], mode="append", **reads(USERS, "stream")),
     deps=[USERS_TOPIC],
 )
 def users_changes(broker: KafkaBroker, spark: SparkEngine) -> ObservedFrame:
     """A streaming frame over the topic; the IO manager runs it until it has read what was there."""
     stream = topic_stream(spark.spark_session, broker, USERS)
-    return ObservedFrame(understood_or_explained(stream.records), dict, follows=stream.source)
+    return ObservedFrame(understood_or_explained(read_as(stream.records, USERS_TOPIC)), dict, follows=stream.source)
 
 
 def understood_or_explained(records: DataFrame) -> DataFrame:
@@ -52,6 +55,9 @@ checks = [
     contract_check(users_changes, blocking=False),
     delay_check(users_changes, column="delay_ms", since="append_time", median=timedelta(seconds=30)),
     capture_check(users_changes, USERS_CAPTURE),
+    capture_lag_check(users_changes, USERS_CAPTURE),
+    # Users may change nothing for a day: that the relay lives is told by its heart.
+    heartbeat_check(dg.AssetSpec(USERS_TOPIC), [heart_of(USERS_CAPTURE)]),
     understood_check(
         users_changes,
         error="error",

@@ -7,7 +7,8 @@ them: a repaired line goes the way of every other.
 """
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import dagster as dg
 from pyspark.sql import DataFrame
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F
 from de_assets import __version__
 from de_assets.contracts.visits import BronzeVisits, VisitsDeadLetter
 from de_assets.dataset import dataset, pattern_tags
-from de_assets.partitions import hourly
+from de_assets.partitions import calendar_end, hourly
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import LANDED_VISITS
 from de_assets.transforms.error_management.dead_letter import (
@@ -34,7 +35,7 @@ from de_assets.transforms.error_management.visit_parser import ERROR, ERROR_FIEL
 from de_checks.contract import contract_check
 from de_checks.damaged_files import damage_metadata, damaged_files_check
 from de_checks.dead_letters import dead_letter_checks
-from de_checks.freshness import completeness_check, gap_check
+from de_checks.freshness import Commits, LandedFolders, completeness_check, flow_check, gap_check
 from de_checks.schema_drift import schema_drift_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
@@ -114,6 +115,15 @@ def dead_letters(parsed: DataFrame) -> DataFrame:
     )
 
 
+def landed_windows(resources: Any, _believable: datetime) -> Iterator[tuple[datetime, datetime]] | None:
+    """The hours that are complete and hold files, newest first; None where nothing ever lands."""
+    landing: LandingZone = resources.landing
+    arrivals = landing.arrivals()
+    if not arrivals.hours:
+        return None
+    return ((hour, hour + timedelta(hours=1)) for hour in reversed(arrivals.hours) if arrivals.files(hour))
+
+
 _VISITS = landed_visits.get_asset_spec(dg.AssetKey(["bronze", "visits"]))
 _DEAD = landed_visits.get_asset_spec(dg.AssetKey(["bronze", "visits_dead_letter"]))
 
@@ -134,4 +144,13 @@ checks = [
     schema_drift_check(_VISITS, record="raw"),
     completeness_check(_VISITS, allowed_delay=timedelta(hours=1)),
     gap_check(_VISITS),
+    # Three layers of one flow: what lands, what is committed, and (of silver/visits) when it happened.
+    flow_check(
+        dg.AssetSpec(LANDED_VISITS),
+        LandedFolders(landed_windows, resources=["landing"]),
+        name="files_keep_landing",
+        promise=Contract.of(BronzeVisits).freshness,
+        ends=calendar_end,
+    ),
+    flow_check(_VISITS, Commits(), name="rows_keep_coming", ends=calendar_end),
 ]

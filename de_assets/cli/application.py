@@ -6,7 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 
 import typer
 
-from de_assets.cli import capture, contracts, dlq, doctor, migrate, patterns, plan, publish, run, seed, services
+from de_assets.cli import (
+    capture,
+    contracts,
+    dlq,
+    doctor,
+    impact,
+    migrate,
+    observe,
+    patterns,
+    plan,
+    publish,
+    run,
+    seed,
+    services,
+    trace,
+)
 
 Command = Callable[..., None]
 """A function whose parameters are the command's arguments and options, and whose docstring is its help."""
@@ -15,21 +30,25 @@ COMMANDS: Sequence[Command] = (
     doctor.doctor,
     patterns.patterns,
     plan.plan,
+    impact.impact,
+    trace.trace,
     publish.publish,
     publish.rollback,
     migrate.migrate,
+    observe.observe,
     seed.seed,
     seed.land,
     run.run,
     services.up,
     services.down,
     services.status,
+    services.alerts,
     services.logs,
     services.jars,
 )
 GROUPS: Mapping[str, tuple[str, Sequence[Command]]] = {
     "capture": (capture.HELP, (capture.status, capture.drop)),
-    "contracts": (contracts.HELP, (contracts.accept,)),
+    "contracts": (contracts.HELP, (contracts.accept, contracts.export)),
     "dlq": (dlq.HELP, (dlq.inspect, dlq.replay, dlq.discard)),
 }
 

@@ -28,7 +28,7 @@ def status() -> None:
 
 
 def drop(name: Annotated[str, typer.Argument(help="The capture, as `de capture status` names it.")]) -> None:
-    """Give up a capture's slot and publication; the running capture then begins anew, with a snapshot."""
+    """Give up a capture's slot and publication; the running capture then begins again, with a snapshot."""
     from de_resources import capture as captures
     from de_resources.postgres import PostgresDatabase
 

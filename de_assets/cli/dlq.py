@@ -19,8 +19,8 @@ from de_resources.errors import PermanentError
 from de_resources.settings import Settings
 
 if TYPE_CHECKING:
-    from de_assets.dead_letters.letters import Decided, Letter
-    from de_assets.filling import Outcome
+    from de_assets.dead_letters.letters import DecidedLetters, Letter
+    from de_assets.filling import UnitOutcome
     from de_assets.sources.decisions import Decision
 
 HELP = "Dead letters of visits: look at them, replay them, give them up."
@@ -31,7 +31,7 @@ Reason = Annotated[str, typer.Option(help="Only letters with this reason.")]
 NoRun = Annotated[bool, typer.Option("--no-run", help="Land the decisions, and say which hours are to be run.")]
 
 
-class UnknownPartition(PermanentError):
+class UnknownHour(PermanentError):
     """A text that is no hour of the calendar."""
 
     def __init__(self, said: str) -> None:
@@ -121,7 +121,7 @@ def discard(
 Decisions = dict[str, "tuple[datetime, Decision]"]
 
 
-def _replayed(repaired: Path | None, decided: Decisions, partition: str, reason: str) -> Decided:
+def _replayed(repaired: Path | None, decided: Decisions, partition: str, reason: str) -> DecidedLetters:
     from de_assets.dead_letters.letters import read_repaired, repairs, retries
     from de_assets.transforms.error_management.dead_letter import OPEN
 
@@ -132,7 +132,7 @@ def _replayed(repaired: Path | None, decided: Decisions, partition: str, reason:
     return repairs(repaired.name, lines, (f for f in _letters(with_raw=True) if f.letter_id in wanted), decided)
 
 
-def _discarded(ids: Sequence[str], decided: Decisions, partition: str, reason: str, why: str) -> Decided:
+def _discarded(ids: Sequence[str], decided: Decisions, partition: str, reason: str, why: str) -> DecidedLetters:
     from de_assets.dead_letters.letters import discards
     from de_assets.transforms.error_management.dead_letter import OPEN
 
@@ -142,7 +142,7 @@ def _discarded(ids: Sequence[str], decided: Decisions, partition: str, reason: s
     return discards((f.letter_id for f in known), known, decided, why)
 
 
-def _decide(make: Callable[[Decisions], Decided], *, runs: bool) -> None:
+def _decide(make: Callable[[Decisions], DecidedLetters], *, runs: bool) -> None:
     """Land what `make` decides, run the hours that do not know it yet, and tell what is stale then."""
     from de_assets.cli.run import dagster_instance
     from de_assets.dead_letters import replay as replaying
@@ -173,7 +173,7 @@ def _decide(make: Callable[[Decisions], Decided], *, runs: bool) -> None:
         raise typer.Exit(1)
 
 
-def _tell_plan(plan: Decided) -> None:
+def _tell_plan(plan: DecidedLetters) -> None:
     hours = f" in {len(plan.hours)} hour(s)" if plan.hours else ""
     console.print(f"{plan.letters:,} line(s) decided about{hours}.", highlight=False)
     for what, count in sorted(Counter(plan.resolved.values()).items()):
@@ -182,7 +182,7 @@ def _tell_plan(plan: Decided) -> None:
         console.print(f"{len(plan.unchanged):,} letter(s) are unchanged in the file and stay open.", highlight=False)
 
 
-def _tell_run(outcome: Outcome, hours: Sequence[datetime]) -> None:
+def _tell_run(outcome: UnitOutcome, hours: Sequence[datetime]) -> None:
     failed = len(outcome.checks_failed)
     console.print(
         f"{outcome.runs} run(s) over {len(hours)} hour(s): {outcome.checks_passed} checks passed, {failed} failed.",
@@ -272,7 +272,7 @@ def _hour(key: str) -> datetime:
             return hourly.time_window_for_partition_key(key).start
     except ValueError:
         pass
-    raise UnknownPartition(key)
+    raise UnknownHour(key)
 
 
 def _key(hour: datetime) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
     import dagster as dg
 
 
+class StepName(StrEnum):
+    """The steps as the job knows them, by the same names; it is loaded when one is taken."""
+
+    EXPAND = "expand"
+    MIGRATE = "migrate"
+    CONTRACT = "contract"
+    ROLLBACK = "rollback"
+
+
 class WhichStep(PermanentError):
     """A table or a migration without the rest."""
 
@@ -25,7 +35,9 @@ class WhichStep(PermanentError):
 def migrate(
     table: Annotated[str, typer.Argument(help="The asset key, such as silver/devices.")] = "",
     migration: Annotated[str, typer.Argument(help="The name of the migration.")] = "",
-    step: Annotated[str, typer.Argument(help="expand, migrate, contract, or rollback to the phase before.")] = "",
+    step: Annotated[
+        StepName | None, typer.Argument(help="rollback leads to the phase before.", show_default=False)
+    ] = None,
     at_most: Annotated[int, typer.Option(min=0, help="Fill at most so many partitions; 0: all.")] = 0,
     accept_loss: Annotated[str, typer.Option(help="Contract although values are lost: the reason.")] = "",
     cleared: Annotated[list[str] | None, typer.Option(help="An asset without lineage that does not read.")] = None,
@@ -35,9 +47,9 @@ def migrate(
         if not table:
             console.print(_standing())
             return
-        if not (migration and step):
+        if not migration or step is None:
             raise WhichStep
-        config: dict[str, Any] = {"table": table, "migration": migration, "step": step.upper()}
+        config: dict[str, Any] = {"table": table, "migration": migration, "step": step.name}
         config |= {"accept_loss": accept_loss, "cleared": cleared or []} | ({"at_most": at_most} if at_most else {})
         console.print(_taken(config), highlight=False)
 

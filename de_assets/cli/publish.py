@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 Asset = Annotated[str, typer.Argument(help="Key of an audited asset, such as gold/visits_cube_daily.")]
 Partition = Annotated[
-    str, typer.Argument(help="The partition, such as 2024-10-10; none for an asset without partitions.")
+    str,
+    typer.Argument(
+        help="The partition, such as 2024-10-10, or window, such as 2024-10-10-09:00; none for an asset without either."
+    ),
 ]
 Reason = Annotated[str, typer.Option(help="Why. Kept in the table's log; no personal data.")]
 
@@ -65,7 +68,7 @@ def _list(asset: str) -> None:
     known = LakeTables.of(assets)
     chosen = {asset: audited(known, asset)} if asset else audited_tables(known)
     root = Settings.from_environment().lake_root
-    table, found = Table("asset", "partition", "staged version", "rows", "why"), 0
+    table, found = Table("asset", "partition or window", "staged version", "rows", "why"), 0
     for name, spec in chosen.items():
         layer, dataset = spec.key.path[-2:]
         for held in waiting(DeltaTable(f"{layer}.{dataset}", f"{root}/{layer}/{dataset}")):
@@ -74,7 +77,7 @@ def _list(asset: str) -> None:
             table.add_row(name, held.key, str(held.staged), rows, escape(held.told()))
     if found:
         console.print(table)
-    console.print(f"{found:,} partition(s) are held.", highlight=False)
+    console.print(f"{found:,} partition(s) or window(s) are held.", highlight=False)
 
 
 def _run(job: str, config: Mapping[str, Any]) -> None:

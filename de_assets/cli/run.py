@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -137,9 +138,10 @@ def dagster_instance(settings: Settings) -> DagsterInstance:
 
 def _materialise(settings: Settings, absent: dict[str, str], *, another_world: bool, again: bool) -> bool:
     # The definitions read the calendar that seeding has just recorded, hence the late imports.
+    from de_assets.automation.openlineage import tell_runs
     from de_assets.catalogue import load_locations
     from de_assets.cli.summary import is_stored, show
-    from de_assets.filling import Outcome, Unit, UpToDate, fill, units
+    from de_assets.filling import Unit, UnitOutcome, UpToDate, fill, units
     from de_assets.filling.sources import Availability
     from de_assets.filling.units import external_assets
     from de_assets.sources.landing_zone import LandingZone
@@ -152,7 +154,7 @@ def _materialise(settings: Settings, absent: dict[str, str], *, another_world: b
     # Several runs at once are for a server: an engine inside this process takes all of its cores anyway.
     at_once = AT_ONCE if SparkEngine().shared else 1
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    outcomes: list[Outcome] = []
+    outcomes: list[UnitOutcome] = []
     at_work: dict[Unit, None] = {}
     with dagster_instance(settings) as instance, Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("Materialising", total=len(chosen))
@@ -182,4 +184,21 @@ def _materialise(settings: Settings, absent: dict[str, str], *, another_world: b
             at_work.pop(outcome.unit, None)
             progress.advance(task)
             tell()
-    return show(outcomes, settings)
+        tell_runs(instance, locations)
+        progress.update(task, description="Writing the observatory")
+        site = _observed(instance, settings)
+    good = show(outcomes, settings)
+    for line in site:
+        console.print(line, highlight=False, markup=False)
+    return good
+
+
+def _observed(instance: DagsterInstance, settings: Settings) -> list[str]:
+    """The observatory after the run. Who only looks, does not make a run fail."""
+    from de_assets.automation.observatory import write_observatory
+    from de_resources.pages.files import NotPublished
+
+    try:
+        return write_observatory(instance, settings.home, datetime.now(UTC), quickly=True).lines
+    except NotPublished as error:
+        return [str(error)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from de_assets.calendar import DEFAULT, Calendar, Origin, Recorded
+from de_assets.calendar import DEFAULT, Calendar, CalendarOrigin, RecordedCalendar
 from de_assets.cli.terminal import console, explained
 from de_resources.errors import PermanentError
 from de_resources.settings import Settings
@@ -76,8 +76,8 @@ def feed(what: Feeding, services_are_up: Callable[[], object] = lambda: None) ->
     A home that holds logs is not simulated into. Raises what seeding raises.
     """
     settings = Settings.from_environment()
-    recorded = Recorded.find(settings)
-    holds_logs = recorded is not None and recorded.of == Origin.LOGS
+    recorded = RecordedCalendar.find(settings)
+    holds_logs = recorded is not None and recorded.of == CalendarOrigin.LOGS
     if what.follow and not what.log and not holds_logs:
         raise PermanentError("--follow goes with logs: give one with `--log`, or land one with `de land`.")
     report = None
@@ -90,7 +90,7 @@ def feed(what: Feeding, services_are_up: Callable[[], object] = lambda: None) ->
         seeded = _simulate(settings, what, services_are_up)
     if what.follow:
         seeded.calendar = seeded.calendar.opened
-        seeded.calendar.save(settings, Origin.LOGS)
+        seeded.calendar.save(settings, CalendarOrigin.LOGS)
     console.print(
         f"The calendar is {seeded.calendar}{' and open' if seeded.calendar.end is None else ''}.", highlight=False
     )

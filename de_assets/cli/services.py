@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from de_assets.cli.terminal import console, explained
 from de_assets.sources.capture import CAPTURES
 from de_assets.sources.topics import TOPICS
+from de_resources.alerts.book import AlertBook
 from de_resources.settings import Settings
 
 if TYPE_CHECKING:
     from de_resources.local.endpoints import ServiceStatus
 
-Names = Annotated[list[str] | None, typer.Argument(help="spark_connect, postgres, kafka, capture; default: all")]
+Names = Annotated[
+    list[str] | None, typer.Argument(help="spark_connect, postgres, kafka, capture, pages, partner; default: all")
+]
 
 
 def up(names: Names = None) -> None:
@@ -44,7 +49,7 @@ def down() -> None:
 
 
 def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
-    """Show what runs, where, and how much memory it takes."""
+    """Show what runs, where, and how much memory it takes; and the alerts that are open."""
     from de_resources.local.services import LocalServices
 
     statuses = LocalServices().status()
@@ -52,10 +57,11 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and 
         typer.echo(json.dumps([s.as_dict() for s in statuses], indent=2))
     else:
         _show(statuses)
+        _show_alerts(AlertBook.of_home(Settings.from_environment().home))
 
 
 def logs(
-    name: Annotated[str, typer.Argument(help="spark_connect, postgres, kafka or capture")],
+    name: Annotated[str, typer.Argument(help="spark_connect, postgres, kafka, capture, pages or partner")],
     lines: Annotated[int, typer.Option(help="How many of the last lines.")] = 50,
 ) -> None:
     """Print the last lines of a service's log."""
@@ -78,6 +84,47 @@ def _show(statuses: list[ServiceStatus]) -> None:
     table = Table("service", "state", "port", "memory", "remark")
     for s in statuses:
         memory = f"{s.memory_bytes / 2**20:.0f} MiB" if s.memory_bytes else ""
-        colour = "green" if s.is_running else "yellow"
+        colour = "red" if s.is_broken else "green" if s.is_running else "yellow"
         table.add_row(s.name, f"[{colour}]{s.state}[/{colour}]", str(s.port or ""), memory, s.why or "")
     console.print(table)
+
+
+def _show_alerts(book: AlertBook) -> None:
+    """What is open, and which channels have not been told of everything."""
+    opened, pending = book.open_alerts(), book.pending()
+    if opened:
+        table = Table("open since", "alert", "parts", "taken on")
+        for alert in opened:
+            colour = "red" if alert.severity == "ERROR" else "yellow"
+            since = alert.opened_at[:16].replace("T", " ")
+            table.add_row(
+                since, f"[{colour}]{escape(alert.text)}[/{colour}]", str(len(alert.members)), alert.acknowledged or ""
+            )
+        console.print(table)
+    for channel in pending:
+        console.print(
+            f"[yellow]{channel.channel}: {channel.waiting} alert(s) not accepted yet. {escape(channel.why or '')}[/yellow]"
+        )
+
+
+def alerts(
+    acknowledge: Annotated[
+        str | None, typer.Argument(help="The subject of an alert to take on; none: list them.")
+    ] = None,
+    words: Annotated[str, typer.Option("--words", help="Who looks at it, and what was found.")] = "taken on",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Show the alerts that are open, or take one on: it stays open, and says that somebody looks."""
+    book = AlertBook.of_home(Settings.from_environment().home)
+    with explained():
+        if acknowledge is not None:
+            book.acknowledge(acknowledge, words)
+    opened = book.open_alerts()
+    if as_json:
+        typer.echo(json.dumps([dataclasses.asdict(alert) for alert in opened], indent=2))
+    elif opened or book.pending():
+        for alert in opened:
+            console.print(f"{escape(alert.subject)}", highlight=False)
+        _show_alerts(book)
+    else:
+        console.print("No alert is open.")

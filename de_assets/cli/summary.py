@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from de_assets.cli.terminal import console
-from de_assets.filling import Outcome
+from de_assets.filling import UnitOutcome
 from de_assets.partitions import rows_in_calendar
 from de_assets.visits_account import visits_account
 from de_resources.delta.log import TableLog
@@ -19,7 +19,7 @@ from de_resources.settings import Settings
 _SHOWN = 20
 
 
-def show(outcomes: Sequence[Outcome], settings: Settings) -> bool:
+def show(outcomes: Sequence[UnitOutcome], settings: Settings) -> bool:
     """Print datasets, visits and checks; True when nothing failed."""
     console.print(_datasets(outcomes, settings))
     for line in visits_account(settings.lake_root):
@@ -27,7 +27,7 @@ def show(outcomes: Sequence[Outcome], settings: Settings) -> bool:
     return _tell_outcomes(outcomes)
 
 
-def _datasets(outcomes: Sequence[Outcome], settings: Settings) -> Table:
+def _datasets(outcomes: Sequence[UnitOutcome], settings: Settings) -> Table:
     table = Table("dataset", "partitions", "rows", "version", "seconds", "what happened", title="Materialised")
     for outcome in outcomes:
         for key in outcome.unit.assets:
@@ -36,7 +36,7 @@ def _datasets(outcomes: Sequence[Outcome], settings: Settings) -> Table:
     return table
 
 
-def _told(outcome: Outcome) -> str:
+def _told(outcome: UnitOutcome) -> str:
     """One phrase per dataset; the lines below the table say it in full."""
     if outcome.left_out is not None:
         return f"left out: {outcome.left_out}"[:80]
@@ -51,7 +51,7 @@ def _told(outcome: Outcome) -> str:
     return "written" if outcome.written else "nothing to do"
 
 
-def _figures(outcome: Outcome, key: AssetKey, settings: Settings) -> tuple[str, str, str]:
+def _figures(outcome: UnitOutcome, key: AssetKey, settings: Settings) -> tuple[str, str, str]:
     """Partitions, rows and version: of the table as it is now, else what the runs said they wrote."""
     name = key.to_user_string()
     uri = f"{settings.lake_root}/{name}"
@@ -83,7 +83,7 @@ def behind_a_manifest(uri: str, name: str) -> tuple[Mapping[Any, int], int] | No
     return {key: versions[id_].rows.get(key, 0) for key, id_ in live.live.items()}, live.number
 
 
-def _tell_outcomes(outcomes: Sequence[Outcome]) -> bool:
+def _tell_outcomes(outcomes: Sequence[UnitOutcome]) -> bool:
     passed = sum(o.checks_passed for o in outcomes)
     failed = [name for o in outcomes for name in o.checks_failed]
     warned = [name for o in outcomes for name in o.checks_warned]
@@ -99,7 +99,7 @@ def _tell_outcomes(outcomes: Sequence[Outcome]) -> bool:
     return not failed and not failures
 
 
-def _left_out(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
+def _left_out(outcomes: Sequence[UnitOutcome]) -> dict[str, list[str]]:
     """Names by reason: what is behind a missing source is left out for the same one."""
     by_reason: dict[str, list[str]] = {}
     for outcome in outcomes:
@@ -108,7 +108,7 @@ def _left_out(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
     return by_reason
 
 
-def _held_back(outcome: Outcome) -> Iterator[str]:
+def _held_back(outcome: UnitOutcome) -> Iterator[str]:
     """One line per reason."""
     by_reason: dict[str, list[str]] = {}
     for key, why in sorted(outcome.held_back.items()):

@@ -3,10 +3,12 @@
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
+from de_resources.contract import ContractModel
+
 OWNER = "team:reference-data"
 
 
-class DeviceColumns(pa.DataFrameModel):
+class DeviceColumns(ContractModel):
     """What both datasets of devices have: one row per device type and version."""
 
     type: T.StringType = pa.Field(nullable=False, description="Kind of device, such as `iphone`")

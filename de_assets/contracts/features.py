@@ -3,10 +3,12 @@
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
+from de_resources.contract import ContractModel
+
 OWNER = "team:product"
 
 
-class Features(pa.DataFrameModel):
+class Features(ContractModel):
     """Releases of features, as they were announced.
 
     Grain: one release notification. Not partitioned: merged by the event's identity.
@@ -29,7 +31,7 @@ class Features(pa.DataFrameModel):
         metadata = {"owner": OWNER, "key": ["event_source", "event_id"]}
 
 
-class FeaturesDeadLetter(pa.DataFrameModel):
+class FeaturesDeadLetter(ContractModel):
     """Records of the topic that are no notification that this version understands, with payload, reason and place.
 
     Grain: one record of the topic. Not partitioned: merged by position.

@@ -4,11 +4,14 @@ import pandera.pyspark as pa
 import pyspark.sql.types as T
 
 from de_assets.contracts.users import UsersLatest
+from de_resources.contract import ContractModel
 
 OWNER = "team:analytics"
+# They read with SQL, where no lineage sees them.
+_CONSUMERS = ["team:product"]
 
 
-class TrafficColumns(pa.DataFrameModel):
+class TrafficColumns(ContractModel):
     """What every table of served traffic has."""
 
     event_date: T.DateType = pa.Field(nullable=False, description="Day of the events (UTC)")
@@ -27,7 +30,12 @@ class DailyTraffic(TrafficColumns):
         """A day without visits has no row."""
 
         name = "serving.daily_traffic"
-        metadata = {"owner": OWNER, "key": ["event_date"], "partitioned_by": ["event_date"]}
+        metadata = {
+            "owner": OWNER,
+            "key": ["event_date"],
+            "partitioned_by": ["event_date"],
+            "consumers": _CONSUMERS,
+        }
 
 
 class DailyTrafficByCountry(TrafficColumns):
@@ -49,10 +57,11 @@ class DailyTrafficByCountry(TrafficColumns):
             "key": ["event_date", "country"],
             "partitioned_by": ["event_date"],
             "references": {"event_date": "serving.daily_traffic.event_date"},
+            "consumers": _CONSUMERS,
         }
 
 
-class WeeklyVisits(pa.DataFrameModel):
+class WeeklyVisits(ContractModel):
     """Visits with the device's name and the user's country, as a view of the database over one table per week.
 
     Grain: one page view of silver.visits_enriched, each identity once per week. Partition: the week of the event, from Monday.
@@ -72,10 +81,15 @@ class WeeklyVisits(pa.DataFrameModel):
         """A new column has to be nullable, and is added to the tables by the job `add_week_columns`."""
 
         name = "serving.weekly_visits"
-        metadata = {"owner": OWNER, "key": ["visit_id"], "partitioned_by": ["event_date"]}
+        metadata = {
+            "owner": OWNER,
+            "key": ["visit_id"],
+            "partitioned_by": ["event_date"],
+            "consumers": _CONSUMERS,
+        }
 
 
-class VisitsReduced(pa.DataFrameModel):
+class VisitsReduced(ContractModel):
     """Valid visits as records of the topic `visits_reduced`: JSON, keyed by visit, nothing personal.
 
     Grain: one record of the topic `visits` that could be understood; duplicates included.
@@ -90,7 +104,60 @@ class VisitsReduced(pa.DataFrameModel):
         """The promise is about the record's JSON."""
 
         name = "serving.visits_reduced"
-        metadata = {"owner": "team:web"}
+        metadata = {"owner": "team:web", "sla": {"takes_at_most": 15}}
+
+
+class PartnerFeed(ContractModel):
+    """How often each page was viewed in each hour, as the partner who embeds the blog's articles has been told.
+
+    Grain: one page and hour with a view by a person; robots are not counted. Partition: the day. Delivered as records, for each
+    page in the order of its hours; a change of an hour that was told already is told again. A view over what has arrived.
+    """
+
+    event_date: T.DateType = pa.Field(nullable=False, description="Day of the views (UTC)")
+    page: T.StringType = pa.Field(nullable=False, description="Path or name of the page, and the key of the order")
+    hour: T.TimestampType = pa.Field(nullable=False, description="Hour of the views (UTC)")
+    views: T.LongType = pa.Field(nullable=False, gt=0, description="Number of page views by people")
+    visitors: T.LongType = pa.Field(nullable=False, gt=0, description="Number of distinct visitors; not additive")
+
+    class Config:
+        """Nothing in it is about a person."""
+
+        name = "serving.partner_feed"
+        metadata = {
+            "sla": {"takes_at_most": 15, "ready_within": 240, "input_within": 120},
+            "owner": OWNER,
+            "key": ["page", "hour"],
+            "partitioned_by": ["event_date"],
+            "rules": {"visitors_within_views": "visitors <= views"},
+            "consumers": ["partner:embedding"],
+        }
+
+
+class ProfileChanges(ContractModel):
+    """Where registered users live, change by change, as records of the topic `profile_changes`: JSON, keyed by user.
+
+    Grain: one change of one user. For each user in the order of the changes; a reader that has come to the end knows where a
+    user lives now. A view over what the broker has acknowledged.
+    """
+
+    user_id: T.StringType = pa.Field(nullable=False, description="Identity of the user, and the record's key")
+    changed_at: T.TimestampType = pa.Field(nullable=False, description="Since when it holds (UTC)")
+    country: T.StringType = pa.Field(
+        nullable=True, description="Country of residence, ISO 3166 alpha-2; null: not said, or deleted"
+    )
+    is_deleted: T.BooleanType = pa.Field(nullable=False, description="Whether the user is gone since then")
+
+    class Config:
+        """Login and e-mail address stay at home."""
+
+        name = "serving.profile_changes"
+        metadata = {
+            "sla": {"takes_at_most": 15},
+            "owner": "team:accounts",
+            "key": ["user_id", "changed_at"],
+            "consumers": ["partner:newsletter"],
+        }
 
 
 class ServedUsers(UsersLatest):
@@ -106,7 +173,7 @@ class ServedUsers(UsersLatest):
         metadata = {"owner": OWNER, "key": ["user_id"]}
 
 
-class SessionsLive(pa.DataFrameModel):
+class SessionsLive(ContractModel):
     """Sessions of the topic `visits` by the broker's clock, as a key-value table of the database.
 
     Grain: one session of one user: visits that the broker took with less than the gap between them. Duplicates count.
@@ -129,4 +196,9 @@ class SessionsLive(pa.DataFrameModel):
         """No partition: a row is found by its key."""
 
         name = "gold.sessions_live"
-        metadata = {"owner": OWNER, "key": ["session_id"], "rules": {"ends_after_start": "ended_at >= started_at"}}
+        metadata = {
+            "sla": {"takes_at_most": 15},
+            "owner": OWNER,
+            "key": ["session_id"],
+            "rules": {"ends_after_start": "ended_at >= started_at"},
+        }

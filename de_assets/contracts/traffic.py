@@ -3,10 +3,12 @@
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
+from de_resources.contract import ContractModel
+
 OWNER = "team:analytics"
 
 
-class VisitsCubeDaily(pa.DataFrameModel):
+class VisitsCubeDaily(ContractModel):
     """Traffic of one day by country, device type and referral, with all subtotals.
 
     Grain: one day and combination of dimensions, where `grouping` says which dimensions are summed up (bit 4 country,
@@ -31,6 +33,7 @@ class VisitsCubeDaily(pa.DataFrameModel):
 
         name = "gold.visits_cube_daily"
         metadata = {
+            "sla": {"takes_at_most": 15, "ready_within": 180, "input_within": 120},
             "owner": OWNER,
             "key": ["event_date", "grouping", "country", "device_type", "referral"],
             "partitioned_by": ["event_date"],
@@ -38,7 +41,29 @@ class VisitsCubeDaily(pa.DataFrameModel):
         }
 
 
-class ReferralStats(pa.DataFrameModel):
+class TrafficLive(ContractModel):
+    """Traffic of the hours of today, each from when it was over and was found right; late visits included.
+
+    Grain: one hour.
+    """
+
+    event_hour: T.TimestampType = pa.Field(nullable=False, description="Hour of the events (UTC)")
+    visits: T.LongType = pa.Field(nullable=False, gt=0, description="Number of page views, each once")
+    users: T.LongType = pa.Field(nullable=False, gt=0, description="Number of distinct visitors; not additive")
+    bot_visits: T.LongType = pa.Field(nullable=False, ge=0, description="Page views by known robots")
+
+    class Config:
+        """A day of them is there before the day's files are."""
+
+        name = "gold.traffic_live"
+        metadata = {
+            "owner": OWNER,
+            "key": ["event_hour"],
+            "rules": {"users_within_visits": "users <= visits", "bots_within_visits": "bot_visits <= visits"},
+        }
+
+
+class ReferralStats(ContractModel):
     """Visits per day and referral, with those that arrived up to fifteen days late.
 
     Grain: one day and referral. Partition: the day of the event.
@@ -67,7 +92,7 @@ class ReferralStats(pa.DataFrameModel):
         }
 
 
-class UserActivity(pa.DataFrameModel):
+class UserActivity(ContractModel):
     """What each visitor did so far, up to the last day that was merged.
 
     Grain: one visitor. A partition is a day that was added; no row belongs to one day.
@@ -95,10 +120,10 @@ class UserActivity(pa.DataFrameModel):
         }
 
 
-class Sessions(pa.DataFrameModel):
-    """Visits of one user without a pause of 30 minutes or more, within one day.
+class Sessions(ContractModel):
+    """Visits of one user without a pause of 30 minutes or more; no midnight ends them.
 
-    Grain: one session. Partition: the day; a session that spans midnight is two.
+    Grain: one session that is over. Partition: the day on which it was over, 30 minutes after its last visit.
     """
 
     session_id: T.StringType = pa.Field(
@@ -111,18 +136,54 @@ class Sessions(pa.DataFrameModel):
     visits: T.LongType = pa.Field(nullable=False, gt=0, description="Number of page views")
     first_page: T.StringType = pa.Field(nullable=False, description="Page of the first visit")
     last_page: T.StringType = pa.Field(nullable=False, description="Page of the last visit")
-    event_date: T.DateType = pa.Field(nullable=False, description="Day of the session (UTC)")
+    event_date: T.DateType = pa.Field(
+        nullable=False, description="Day on which the session was over: 30 minutes after its last visit (UTC)"
+    )
 
     class Config:
-        """A session lies within its day."""
+        """What is over stays over, unless a late visit comes. Those that may go on are in `gold.sessions_pending`."""
 
         name = "gold.sessions"
         metadata = {
+            "sla": {"takes_at_most": 15, "ready_within": 180, "input_within": 120},
             "owner": OWNER,
             "key": ["session_id"],
             "partitioned_by": ["event_date"],
             "rules": {
                 "ends_after_start": "ended_at >= started_at",
-                "within_its_day": "to_date(started_at) = event_date AND to_date(ended_at) = event_date",
+                # Over at midnight belongs to the day that ends there.
+                "over_on_its_day": "to_date(ended_at + INTERVAL 30 MINUTES - INTERVAL 1 MICROSECOND) = event_date",
+            },
+        }
+
+
+class SessionsPending(ContractModel):
+    """Sessions that may go on after the end of a day, as far as they had come by then. For the next day's run, not for reports.
+
+    Grain: one session that is open at the end of one day; at most one per user and day. Partition: that day.
+    """
+
+    session_id: T.StringType = pa.Field(nullable=False, description="The id that the session has when it is over")
+    user_id: T.StringType = pa.Field(nullable=False, description="Pseudonymous visitor")
+    started_at: T.TimestampType = pa.Field(nullable=False, description="First visit")
+    ended_at: T.TimestampType = pa.Field(nullable=False, description="Last visit of the day")
+    visits: T.LongType = pa.Field(nullable=False, gt=0, description="Number of page views so far")
+    first_page: T.StringType = pa.Field(nullable=False, description="Page of the first visit")
+    last_page: T.StringType = pa.Field(nullable=False, description="Page of the last visit of the day")
+    event_date: T.DateType = pa.Field(nullable=False, description="Day at whose end the session was open (UTC)")
+
+    class Config:
+        """A day's rows are all that the next day has to know of the days before it."""
+
+        name = "gold.sessions_pending"
+        metadata = {
+            "sla": {"takes_at_most": 15},
+            "owner": OWNER,
+            "key": ["user_id", "event_date"],
+            "partitioned_by": ["event_date"],
+            "rules": {
+                "ends_after_start": "ended_at >= started_at",
+                "open_at_the_end_of_its_day": "to_date(ended_at) <= event_date "
+                "AND to_date(ended_at + INTERVAL 30 MINUTES - INTERVAL 1 MICROSECOND) > event_date",
             },
         }

@@ -3,11 +3,13 @@
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
+from de_resources.contract import ContractModel
+
 OWNER = "team:accounts"
 _PERSONAL = {"personal": True}
 
 
-class UserColumns(pa.DataFrameModel):
+class UserColumns(ContractModel):
     """What both datasets of users have."""
 
     user_id: T.StringType = pa.Field(nullable=False, description="Identity of the user")
@@ -86,7 +88,7 @@ class Users(UserColumns):
         }
 
 
-class UsersByCountry(pa.DataFrameModel):
+class UsersByCountry(ContractModel):
     """How many users each country has now.
 
     Grain: one country with at least one user.
@@ -122,7 +124,7 @@ class UsersSnapshot(UserColumns):
         metadata = {"owner": OWNER, "key": ["user_id", "snapshot_date"], "partitioned_by": ["snapshot_date"]}
 
 
-class UsersLatest(pa.DataFrameModel):
+class UsersLatest(ContractModel):
     """The users of the newest day that has a snapshot, without anything personal. A view: it stores no rows.
 
     Grain: one user.

@@ -1,7 +1,11 @@
 """Visits through the layers: as landed, as dead letters, valid, late, and enriched."""
 
+from datetime import timedelta
+
 import pandera.pyspark as pa
 import pyspark.sql.types as T
+
+from de_resources.contract import ContractModel
 
 OWNER = "team:web"
 _PERSONAL = {"personal": True}
@@ -9,7 +13,7 @@ _PERSONAL = {"personal": True}
 _IDENTITY = {"min_value": 1, "max_value": 512}
 
 
-class VisitColumns(pa.DataFrameModel):
+class VisitColumns(ContractModel):
     """What every dataset of visits has: one row per page view.
 
     A record that breaks a rule of these columns is a dead letter: whatever follows may rely on them.
@@ -58,10 +62,15 @@ class BronzeVisits(VisitColumns):
         """Bronze keeps what came; rules only say what every later step relies on."""
 
         name = "bronze.visits"
-        metadata = {"owner": OWNER, "partitioned_by": ["landing_hour"]}
+        metadata = {
+            "sla": {"takes_at_most": 10, "ready_within": 60, "input_within": 30},
+            "owner": OWNER,
+            "partitioned_by": ["landing_hour"],
+            "freshness": {"silence": timedelta(hours=3)},
+        }
 
 
-class DeadLetterColumns(pa.DataFrameModel):
+class DeadLetterColumns(ContractModel):
     """What every dataset of rejected visits has: the record, and why it was rejected."""
 
     payload: T.BinaryType = pa.Field(nullable=False, description="The bytes as they came", metadata=_PERSONAL)
@@ -122,9 +131,11 @@ class VisitsStream(VisitColumns):
 
         name = "bronze.visits_stream"
         metadata = {
+            "sla": {"takes_at_most": 15},
             "owner": OWNER,
             "key": ["topic_partition", "topic_offset"],
             "rules": {"understood_or_explained": "(error IS NULL) = (visit_id IS NOT NULL)"},
+            "freshness": {"column": "append_time", "every": timedelta(hours=1), "delay": timedelta(minutes=5)},
         }
 
 
@@ -142,10 +153,12 @@ class Visits(VisitColumns):
 
         name = "silver.visits"
         metadata = {
+            "sla": {"takes_at_most": 10, "ready_within": 90, "input_within": 60},
             "owner": OWNER,
             "key": ["visit_id"],
             "partitioned_by": ["event_hour"],
             "rules": {"hour_is_that_of_event": "event_hour = date_trunc('HOUR', event_time)"},
+            "freshness": {"column": "event_time", "silence": timedelta(hours=3)},
         }
 
 
@@ -173,7 +186,7 @@ class VisitsLate(VisitColumns):
         }
 
 
-class VisitsEnriched(pa.DataFrameModel):
+class VisitsEnriched(ContractModel):
     """Visits with the device's name and what was true of the user when the visit happened.
 
     Grain: one page view, every one of silver.visits. Partition: the hour of the event.
@@ -200,6 +213,7 @@ class VisitsEnriched(pa.DataFrameModel):
 
         name = "silver.visits_enriched"
         metadata = {
+            "sla": {"takes_at_most": 10, "ready_within": 120, "input_within": 90},
             "owner": OWNER,
             "key": ["visit_id"],
             "partitioned_by": ["event_hour"],
@@ -214,7 +228,7 @@ CONCEIVABLE = {
 """What the legacy system's database does not judge: it knows `infinity` and the year 1, which other readers cannot hold."""
 
 
-class LegacyColumns(pa.DataFrameModel):
+class LegacyColumns(ContractModel):
     """What both datasets of the legacy system have: one row per visit."""
 
     visit_id: T.StringType = pa.Field(nullable=False, description="Identity of the visit")

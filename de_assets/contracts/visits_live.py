@@ -4,6 +4,7 @@ import pandera.pyspark as pa
 import pyspark.sql.types as T
 
 from de_assets.contracts.visits import OWNER, DeadLetterColumns, VisitColumns
+from de_resources.contract import ContractModel
 
 _POSITION = ["topic_partition", "topic_offset"]
 
@@ -31,6 +32,25 @@ class VisitsLive(LiveColumns):
         metadata = {
             "owner": OWNER,
             "key": _POSITION,
+            "rules": {"hour_is_that_of_event": "event_hour = date_trunc('HOUR', event_time)"},
+        }
+
+
+class VisitsLiveHours(LiveColumns):
+    """Live visits of the hours that are over and were found right; an hour is there as a whole or not at all.
+
+    Grain: one record of the topic that was understood; copies of a visit are rows of their own.
+    """
+
+    event_hour: T.TimestampType = pa.Field(nullable=False, description="Hour of the event (UTC)")
+
+    class Config:
+        """An hour is shown once it was judged."""
+
+        name = "silver.visits_live_hours"
+        metadata = {
+            "owner": OWNER,
+            "partitioned_by": ["event_hour"],
             "rules": {"hour_is_that_of_event": "event_hour = date_trunc('HOUR', event_time)"},
         }
 
@@ -78,7 +98,7 @@ class VisitsLiveDeadLetter(DeadLetterColumns):
         metadata = {"owner": OWNER, "key": _POSITION}
 
 
-class VisitsLiveState(pa.DataFrameModel):
+class VisitsLiveState(ContractModel):
     """How far the live visits were judged: watermark, positions and totals, and the visits that are remembered.
 
     Grain: one partition of the topic (`source`), or one remembered visit (`key`).

@@ -13,7 +13,7 @@ LABELS_SHOWN = 12
 
 
 @dataclass(frozen=True)
-class Series:
+class ChartSeries:
     """One row of numbers: a name for the legend, a CSS colour, and a value per label."""
 
     name: str
@@ -21,7 +21,9 @@ class Series:
     values: Sequence[float]
 
 
-def bar_and_line(title: str, labels: Sequence[str], bars: Series, line: Series, *, x_label: str, y_label: str) -> str:
+def bar_and_line(
+    title: str, labels: Sequence[str], bars: ChartSeries, line: ChartSeries, *, x_label: str, y_label: str
+) -> str:
     """An `<svg>` element with one bar and one point of the line per label, both on one axis that begins at 0.
 
     Raises `ValueError` when a series has not as many values as there are labels.
@@ -88,14 +90,14 @@ def _axes(plot: _Plot, ticks: Sequence[float], labels: Sequence[str]) -> list[st
     return [*grid, *days, f'<line x1="{LEFT}" x2="{right}" y1="{plot.y(0):.1f}" y2="{plot.y(0):.1f}" stroke="#333"/>']
 
 
-def _polyline(plot: _Plot, line: Series) -> str:
+def _polyline(plot: _Plot, line: ChartSeries) -> str:
     points = [(plot.x(i), plot.y(value)) for i, value in enumerate(line.values)]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{line.colour}"/>' for x, y in points)
     return f'<polyline points="{path}" fill="none" stroke="{line.colour}" stroke-width="2"/>{dots}'
 
 
-def _legend(series: Sequence[Series]) -> list[str]:
+def _legend(series: Sequence[ChartSeries]) -> list[str]:
     return [
         f'<rect x="{LEFT + 130 * i}" y="10" width="12" height="12" fill="{s.colour}"/>'
         + _text(LEFT + 130 * i + 18, 20, s.name, anchor="start")

@@ -5,6 +5,7 @@ from dagster_delta import LocalConfig
 
 from de_assets.dashboards import gold
 from de_assets.dashboards.daily_traffic import ReportFolder, daily_traffic
+from de_resources.observatory.link import linked
 from de_resources.sensor_interval import sensor_seconds
 from de_resources.settings import Settings
 
@@ -16,12 +17,15 @@ news_from_gold = dg.AutomationConditionSensorDefinition(
     description="Redraws the dashboards when the other code location has written gold tables.",
 )
 
-defs = dg.Definitions(
-    assets=[*gold.tables, daily_traffic],
-    sensors=[news_from_gold],
-    resources={
-        gold.READER: gold.GoldReader(root_uri=Settings.from_environment().lake_root, storage_options=LocalConfig()),
-        "reports": ReportFolder(),
-    },
-    executor=dg.in_process_executor,
+defs = linked(
+    dg.Definitions(
+        assets=[*gold.tables, daily_traffic],
+        sensors=[news_from_gold],
+        resources={
+            gold.READER: gold.GoldReader(root_uri=Settings.from_environment().lake_root, storage_options=LocalConfig()),
+            "reports": ReportFolder(),
+        },
+        executor=dg.in_process_executor,
+    ),
+    Settings.from_environment().home,
 )

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Sequence
 from html import escape
 
-from de_assets.dashboards.chart import Series, bar_and_line
+from de_assets.dashboards.chart import ChartSeries, bar_and_line
 from de_assets.dashboards.traffic import Day
 
 _COLUMNS = ("Day", "Visits", "by robots", "Visitors", "Sessions", "Visits per session")
@@ -22,8 +22,8 @@ def chart_of(days: Sequence[Day]) -> str:
     return bar_and_line(
         "Daily traffic",
         [f"{d.day:%d %b}" for d in days],
-        Series("Visits", "#4878a8", [d.visits for d in days]),
-        Series("Visitors", "#d1662f", [d.users for d in days]),
+        ChartSeries("Visits", "#4878a8", [d.visits for d in days]),
+        ChartSeries("Visitors", "#d1662f", [d.users for d in days]),
         x_label="Day (UTC)",
         y_label="Count per day",
     )

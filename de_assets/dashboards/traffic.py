@@ -10,6 +10,9 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.compute as pc
 
+CUBE_COLUMNS = ("event_date", "grouping", "visits", "users", "bot_visits")
+SESSIONS_COLUMN = "event_date"
+"""What is read of the two tables, and nothing else of them: producers are told who reads a column."""
 GRAND_TOTAL = 7
 """`grouping` of the cube's row in which every dimension is summed up."""
 
@@ -28,7 +31,7 @@ class Day:
 def traffic_by_day(cube: pa.Table, sessions: Mapping[date, int], limit: int) -> list[Day]:
     """The newest `limit` days of the cube, oldest first. A day without a session has 0."""
     # First the columns, then the rows: delta-rs returns text in a layout that Arrow cannot filter yet.
-    numbers = cube.select(["event_date", "grouping", "visits", "users", "bot_visits"])
+    numbers = cube.select(list(CUBE_COLUMNS))
     totals = numbers.filter(pc.equal(numbers["grouping"], GRAND_TOTAL))
     rows = sorted(totals.to_pylist(), key=lambda row: row["event_date"])[-limit:]
     return [
@@ -47,6 +50,6 @@ def sessions_by_day(batches: Iterable[pa.RecordBatch]) -> Counter[date]:
     """Number of sessions per day, one batch in memory at a time."""
     counts: Counter[date] = Counter()
     for batch in batches:
-        for entry in pc.value_counts(batch.column("event_date")).to_pylist():
+        for entry in pc.value_counts(batch.column(SESSIONS_COLUMN)).to_pylist():
             counts[entry["values"]] += entry["counts"]
     return counts

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from de_assets.sources.decisions import Decision
-from de_assets.transforms.error_management.dead_letter import FINAL, OPEN, Kind, identify
+from de_assets.transforms.error_management.dead_letter import FINAL, OPEN, DeadLetterKind, identify
 from de_resources.errors import PermanentError
 
 _COLUMNS = (
@@ -66,7 +66,7 @@ class UnusableRepair(PermanentError):
         super().__init__(f"{where}: {why}. Nothing was decided. Mend the file and replay it again.")
 
 
-class NoReason(PermanentError):
+class NoDiscardReason(PermanentError):
     """A discard without words, or with too many."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Repaired:
 
 
 @dataclass
-class Decided:
+class DecidedLetters:
     """What is to be landed, by hour; and what is not, with the reason for it."""
 
     hours: dict[datetime, list[Decision]] = field(default_factory=lambda: defaultdict(list))
@@ -197,12 +197,12 @@ def _repaired(line: bytes, file: str, number: int) -> Repaired:
 
 def repairs(
     file: str, repaired: Iterable[Repaired], known: Iterable[Letter], decided: Mapping[str, tuple[datetime, Decision]]
-) -> Decided:
+) -> DecidedLetters:
     """Repaired lines as decisions: one line for each copy of a letter; lines that nobody changed are left out.
 
     Raises `UnknownLetter`, and `UnusableRepair` for more lines than the letter has copies; both name the line.
     """
-    plan, copies = Decided(), _by_id(known)
+    plan, copies = DecidedLetters(), _by_id(known)
     taken: dict[str, int] = defaultdict(int)
     for line in repaired:
         letter_id = line.letter_id
@@ -219,35 +219,37 @@ def repairs(
             raise UnusableRepair(
                 file, line.line, f"the letter `{letter_id}` has {len(same)} line(s) in the file already"
             )
-        plan.add(same[0].hour, Decision(letter_id, Kind.REPAIRED, _attempts(same, decided) + 1, raw=line.raw))
+        plan.add(same[0].hour, Decision(letter_id, DeadLetterKind.REPAIRED, _attempts(same, decided) + 1, raw=line.raw))
     return plan
 
 
-def retries(known: Iterable[Letter], decided: Mapping[str, tuple[datetime, Decision]]) -> Decided:
+def retries(known: Iterable[Letter], decided: Mapping[str, tuple[datetime, Decision]]) -> DecidedLetters:
     """Every open letter's own line once more. It is marked once: later retries only run its hour again."""
-    plan, copies = Decided(), _by_id(known)
+    plan, copies = DecidedLetters(), _by_id(known)
     for letter_id, same in copies.items():
         if _is_resolved(letter_id, copies, decided, plan):
             continue
         plan.due.add(same[0].hour)
         if letter_id not in decided:
-            plan.add(same[0].hour, Decision(letter_id, Kind.RETRIED, _attempts(same, decided) + 1))
+            plan.add(same[0].hour, Decision(letter_id, DeadLetterKind.RETRIED, _attempts(same, decided) + 1))
     return plan
 
 
 def discards(
     ids: Iterable[str], known: Iterable[Letter], decided: Mapping[str, tuple[datetime, Decision]], why: str
-) -> Decided:
-    """The letters given up, for a reason in a person's words. Raises `UnknownLetter` and `NoReason`."""
+) -> DecidedLetters:
+    """The letters given up, for a reason in a person's words. Raises `UnknownLetter` and `NoDiscardReason`."""
     if not 1 <= len(why.strip()) <= _LONGEST_REASON:
-        raise NoReason
-    plan, copies = Decided(), _by_id(known)
+        raise NoDiscardReason
+    plan, copies = DecidedLetters(), _by_id(known)
     for number, letter_id in enumerate(dict.fromkeys(ids), start=1):
         if letter_id not in copies and letter_id not in decided:
             raise UnknownLetter(letter_id, f"identity {number}")
         if not _is_resolved(letter_id, copies, decided, plan):
             same = copies[letter_id]
-            plan.add(same[0].hour, Decision(letter_id, Kind.DISCARDED, _attempts(same, decided), why=why.strip()))
+            plan.add(
+                same[0].hour, Decision(letter_id, DeadLetterKind.DISCARDED, _attempts(same, decided), why=why.strip())
+            )
     return plan
 
 
@@ -267,7 +269,7 @@ def _is_resolved(
     letter_id: str,
     copies: Mapping[str, Sequence[Letter]],
     decided: Mapping[str, tuple[datetime, Decision]],
-    plan: Decided,
+    plan: DecidedLetters,
 ) -> bool:
     """Whether nothing is left to decide about the letter; the plan is told what became of it."""
     found = decided.get(letter_id)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from de_assets.dead_letters.letters import Decided
-from de_assets.filling import Outcome, run_keys, units
+from de_assets.dead_letters.letters import DecidedLetters
+from de_assets.filling import UnitOutcome, run_keys, units
 from de_assets.partitions import CALENDAR, hourly
 from de_assets.ranges import key_ranges
 from de_assets.sources.decisions import decided_at, land
@@ -37,7 +37,7 @@ class OutsideCalendar(PermanentError):
         )
 
 
-def land_all(landing: Path, plan: Decided) -> None:
+def land_all(landing: Path, plan: DecidedLetters) -> None:
     """Land what is decided, hour by hour; what is there already is no change. Raises `OutsideCalendar` before the first."""
     outside = [hour for hour in sorted({*plan.hours, *plan.due}) if not hourly.has_partition_key(_key(hour))]
     if outside:
@@ -46,7 +46,7 @@ def land_all(landing: Path, plan: Decided) -> None:
         land(landing, hour, decisions)
 
 
-def unread_hours(instance: dg.DagsterInstance, landing: Path, plan: Decided) -> list[datetime]:
+def unread_hours(instance: dg.DagsterInstance, landing: Path, plan: DecidedLetters) -> list[datetime]:
     """The plan's hours that are due, or of which one of the two tables was last written by a run that began before the
     newest decision was landed."""
     hours = {*plan.concerned, *plan.due}
@@ -70,12 +70,12 @@ def _begun(instance: dg.DagsterInstance, asset: dg.AssetKey, keys: Sequence[str]
     return {str(key): started[found.run_id] for key, found in written.items()}
 
 
-def run_hours(instance: dg.DagsterInstance, hours: Sequence[datetime]) -> Outcome:
+def run_hours(instance: dg.DagsterInstance, hours: Sequence[datetime]) -> UnitOutcome:
     """Run the two tables of landed visits for these hours, each contiguous range in one run."""
     from de_assets.definitions import defs
 
     unit = next(unit for unit in units([defs]) if VISITS in unit.assets)
-    outcome = Outcome(unit)
+    outcome = UnitOutcome(unit)
     for selection in key_ranges(hourly.get_partition_keys(), {_key(hour) for hour in hours}):
         run_keys(instance, unit, selection, outcome)
     return outcome

@@ -18,7 +18,7 @@ _GATE = "DagsterAssetCheckFailedError"
 
 
 @dataclass
-class Outcome:
+class UnitOutcome:
     """What became of a unit."""
 
     unit: Unit
@@ -65,7 +65,9 @@ class Outcome:
         gates = {
             key: f"the check {name} failed"
             for (name, key), found in self.verdicts.items()
-            if found.blocking and not found.passed and found.severity == dg.AssetCheckSeverity.ERROR
+            if found.asset_check_key in self.unit.gates
+            and not found.passed
+            and found.severity == dg.AssetCheckSeverity.ERROR
         }
         return {**gates, **self.failed}
 
@@ -74,7 +76,7 @@ def run_keys(
     instance: DagsterInstance,
     unit: Unit,
     selection: tuple[str, str] | None,
-    outcome: Outcome,
+    outcome: UnitOutcome,
     tags: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """One run of the unit's assets over a range of partitions, or of all there is; `outcome` is told what happened."""
@@ -106,7 +108,7 @@ def _is_gate(event: dg.DagsterEvent) -> bool:
     return event.step_key is None or (error is not None and error.cls_name == _GATE)
 
 
-def _count_rows(outcome: Outcome, materialization: dg.AssetMaterialization) -> None:
+def _count_rows(outcome: UnitOutcome, materialization: dg.AssetMaterialization) -> None:
     told = materialization.metadata.get("dagster/partition_row_count") or materialization.metadata.get(
         "dagster/row_count"
     )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import dagster as dg
 from dagster import AssetKey
 
 from de_assets.filling.units import Unit
-
-# What lies in the same time: mappings with offsets read more than that, but a bad hour holds back its own day only.
-_SAME_TIME = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
+from de_resources.held_back import in_the_time_of
 
 
 @dataclass
-class State:
+class FillState:
     """What is known of an asset while a lake is filled."""
 
     partitions: dg.TimeWindowPartitionsDefinition | None = None
@@ -44,7 +42,7 @@ class Wanted:
     absent: str | None = None
 
 
-def wanted(unit: Unit, states: Mapping[AssetKey, State]) -> Wanted:
+def wanted(unit: Unit, states: Mapping[AssetKey, FillState]) -> Wanted:
     """What can be computed by the states of what the unit reads."""
     parents = [states[key] for key in sorted(unit.parents) if key in states]
     absent = next((parent.absent for parent in parents if parent.absent is not None), None)
@@ -67,13 +65,8 @@ def wanted(unit: Unit, states: Mapping[AssetKey, State]) -> Wanted:
             keys &= in_the_time_of(parent.partitions, {*parent.there, *parent.bad}, unit.partitions)
         for key, why in parent.bad.items():
             held_back.update(dict.fromkeys(in_the_time_of(parent.partitions, [key], unit.partitions), why))
+    if unit.carries and keys:
+        # What is carried passes through partitions for which nothing came.
+        places = [known.index(key) for key in keys]
+        keys = set(known[min(places) : max(places) + 1])
     return Wanted([key for key in known if key in keys and key not in held_back], held_back)
-
-
-def in_the_time_of(
-    above: dg.TimeWindowPartitionsDefinition, keys: Iterable[str], below: dg.TimeWindowPartitionsDefinition
-) -> set[str]:
-    """The partitions below whose time has some in common with these above."""
-    subset = above.empty_subset().with_partition_keys(keys)
-    found = _SAME_TIME.get_downstream_partitions_for_partitions(subset, above, downstream_partitions_def=below)
-    return set(found.get_partition_keys())

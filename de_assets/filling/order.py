@@ -9,13 +9,13 @@ from types import MappingProxyType
 
 from dagster import AssetKey, DagsterInstance
 
-from de_assets.filling.execution import Outcome, run_keys
-from de_assets.filling.keys import State, Wanted, wanted
+from de_assets.filling.execution import UnitOutcome, run_keys
+from de_assets.filling.keys import FillState, Wanted, wanted
 from de_assets.filling.units import Unit, longest_ways
 from de_assets.filling.up_to_date import UpToDate
 from de_assets.ranges import key_ranges
 
-Look = Callable[[AssetKey], State]
+Look = Callable[[AssetKey], FillState]
 """What is there of an external asset; asked when something that reads it is about to run."""
 
 
@@ -29,7 +29,7 @@ def fill(
     started: Callable[[Unit], None] = lambda _unit: None,
     tags: Mapping[str, str] = MappingProxyType({}),
     up_to_date: UpToDate | None = None,
-) -> Iterator[Outcome]:
+) -> Iterator[UnitOutcome]:
     """Materialise the units once, in the order of `units`, and yield what became of each, as they end.
 
     `look` tells what is there of an external asset. `absent` maps services that do not answer to the reason. What has no
@@ -38,8 +38,8 @@ def fill(
     `up_to_date` are not computed again; without it, all are.
     """
     _configure_logging_once(instance)
-    waiting, ways, states = list(chosen), longest_ways(chosen), dict[AssetKey, State]()
-    running: dict[Future[Outcome], Unit] = {}
+    waiting, ways, states = list(chosen), longest_ways(chosen), dict[AssetKey, FillState]()
+    running: dict[Future[UnitOutcome], Unit] = {}
     with ThreadPoolExecutor(at_once, thread_name_prefix="fill") as pool:
         while waiting or running:
             unsettled = {key for unit in (*waiting, *running.values()) for key in unit.assets}
@@ -59,7 +59,7 @@ def fill(
 def _configure_logging_once(instance: DagsterInstance) -> None:
     """Ask for the handlers of `dagster.yaml` once, and give the same to every run of this process.
 
-    Dagster asks at the start of each run, and then configures Python's logging anew: under the lock of `logging` it waits for
+    Dagster asks at the start of each run, and then configures Python's logging again: under the lock of `logging` it waits for
     the lock of every handler. A handler of another run that is just storing an event has its own lock and waits for that
     of `logging`: two runs in one process would wait for each other for ever.
     """
@@ -70,14 +70,14 @@ def _configure_logging_once(instance: DagsterInstance) -> None:
 def _fill_one(
     unit: Unit,
     instance: DagsterInstance,
-    states: Mapping[AssetKey, State],
+    states: Mapping[AssetKey, FillState],
     look: Look,
     absent: Mapping[str, str],
     started: Callable[[Unit], None],
     tags: Mapping[str, str],
     up_to_date: UpToDate | None,
-) -> Outcome:
-    outcome, begun = Outcome(unit), time.monotonic()
+) -> UnitOutcome:
+    outcome, begun = UnitOutcome(unit), time.monotonic()
     outside = unit.parents - states.keys()
     states = {**{key: look(key) for key in outside}, **states}
     found = wanted(unit, states)
@@ -109,18 +109,19 @@ def _selections(unit: Unit, found: Wanted) -> Iterable[tuple[str, str] | None]:
     return key_ranges(unit.partitions.get_partition_keys(), found.keys)
 
 
-def _builds_on_bad(unit: Unit, selection: tuple[str, str] | None, outcome: Outcome) -> bool:
+def _builds_on_bad(unit: Unit, selection: tuple[str, str] | None, outcome: UnitOutcome) -> bool:
     """Whether a partition before this one, on which it builds, went wrong; it is held back then."""
     if not unit.chained or selection is None:
         return False
     before = [key for key in (*outcome.bad, *outcome.held_back) if key < selection[0]]
-    if before:
-        outcome.held_back[selection[0]] = f"it builds on {max(before)}"
+    if before and unit.partitions is not None:
+        own = (key for key in unit.partitions.get_partition_keys() if selection[0] <= key <= selection[1])
+        outcome.held_back.update(dict.fromkeys(own, f"it builds on {max(before)}"))
     return bool(before)
 
 
-def _state(outcome: Outcome) -> State:
+def _state(outcome: UnitOutcome) -> FillState:
     unit = outcome.unit
     bad = {**outcome.held_back, **outcome.bad}
     there = (outcome.written | outcome.up_to_date) - bad.keys() if unit.partitions is not None else None
-    return State(unit.partitions, there, bad, outcome.left_out)
+    return FillState(unit.partitions, there, bad, outcome.left_out)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import dagster as dg
 from dagster import AssetKey
 
-from de_assets.filling.keys import State
+from de_assets.filling.keys import FillState
 from de_assets.partitions import hourly
 from de_assets.sources.capture import CAPTURES
 from de_assets.sources.landing import VISITS, is_ready
@@ -35,11 +35,11 @@ class Availability:
     landing: LandingZone
     absent: Mapping[str, str]
 
-    def look(self, key: AssetKey) -> State:
+    def look(self, key: AssetKey) -> FillState:
         """What is there of the source now. Waits until a capture has relayed what its database had committed before."""
         spec = self.sources.get(key)
         if spec is None:
-            return State()
+            return FillState()
         for dep in spec.deps:
             if (above := self.look(dep.asset_key)).absent is not None:
                 return above
@@ -50,12 +50,12 @@ class Availability:
             service = _SERVICES.get(metadata, "")
             why = f"{service}: {self.absent[service]}" if service in self.absent else ask(self, str(name))
             if why is not None:
-                return State(absent=why)
+                return FillState(absent=why)
         if spec.metadata.get("source/folder") == VISITS:
             looks = {hour.strftime(hourly.fmt): look for hour, look in self.landing.looks().items()}
             known = {hour: look for hour, look in looks.items() if hourly.has_partition_key(hour)}
-            return State(hourly, set(known), looks=known)
-        return State(
+            return FillState(hourly, set(known), looks=known)
+        return FillState(
             spec.partitions_def if isinstance(spec.partitions_def, dg.TimeWindowPartitionsDefinition) else None
         )
 

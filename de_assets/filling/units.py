@@ -29,8 +29,12 @@ class Unit:
     """A run for each partition, in order: its backfill policy asks for it."""
     chained: bool = False
     """A partition builds on the one before it."""
+    carries: bool = False
+    """It reads what a chained one has carried from partition to partition, or is one."""
     checks_by_partition: tuple[dg.AssetCheckKey, ...] = ()
     """Checks that judge each partition by itself."""
+    gates: frozenset[dg.AssetCheckKey] = frozenset()
+    """Checks that hold back what lies behind them."""
     checks_of_all: tuple[dg.AssetCheckKey, ...] = ()
     """Checks that judge all partitions together, or what has none."""
 
@@ -115,7 +119,9 @@ def _unit(location: Definitions, graph: AssetGraph, assets: tuple[AssetKey, ...]
         cast("dg.TimeWindowPartitionsDefinition | None", nodes[0].partitions_def),
         one_by_one=policy is None or policy.max_partitions_per_run is not None,
         chained=any(node.has_self_dependency for node in nodes),
+        carries=any(graph.get(key).has_self_dependency for node in nodes for key in node.parent_keys),
         checks_by_partition=tuple(key for key in checks if graph.get(key).partitions_def is not None),
+        gates=frozenset(key for key in checks if graph.get(key).blocking),
         checks_of_all=tuple(key for key in checks if graph.get(key).partitions_def is None),
     )
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import dagster as dg
 from dagster import AssetKey, DagsterInstance
 
-from de_assets.filling.keys import State
+from de_assets.filling.keys import FillState
 from de_assets.filling.units import Unit
 from de_resources.compat.checks import AssetCheckExecutionRecordStatus
 
@@ -37,7 +37,7 @@ class UpToDate:
     is_stored: Callable[[AssetKey], bool]
 
     def partitions(
-        self, unit: Unit, keys: Sequence[str], states: Mapping[AssetKey, State], outside: Collection[AssetKey]
+        self, unit: Unit, keys: Sequence[str], states: Mapping[AssetKey, FillState], outside: Collection[AssetKey]
     ) -> set[str]:
         """Those of `keys`, which are in order, that need no run. `outside` are the parents that nobody materialises."""
         if unit.partitions is None or not all(map(self.is_stored, unit.assets)):
@@ -53,7 +53,7 @@ class UpToDate:
             outdated |= {key for key in keys if first is not None and key >= first}
         return set(keys) - outdated
 
-    def note(self, unit: Unit, states: Mapping[AssetKey, State], keys: Iterable[str]) -> None:
+    def note(self, unit: Unit, states: Mapping[AssetKey, FillState], keys: Iterable[str]) -> None:
         """Remember how the sources looked of which these partitions were computed."""
         for parent in unit.parents & states.keys():
             looks = states[parent].looks
@@ -70,7 +70,7 @@ class UpToDate:
         storage = self.instance.event_log_storage
         return storage.get_latest_storage_id_by_partition(key, dg.DagsterEventType.ASSET_MATERIALIZATION)
 
-    def _changed(self, unit: Unit, parent: AssetKey, state: State, computed: Mapping[str, int]) -> Collection[str]:
+    def _changed(self, unit: Unit, parent: AssetKey, state: FillState, computed: Mapping[str, int]) -> Collection[str]:
         """Partitions of the unit that read something of `parent` which is newer than they are."""
         if state.partitions is None:
             return set()
@@ -84,7 +84,7 @@ class UpToDate:
         }
 
     def _changed_outside(
-        self, unit: Unit, parent: AssetKey, state: State, computed: Mapping[str, int]
+        self, unit: Unit, parent: AssetKey, state: FillState, computed: Mapping[str, int]
     ) -> Collection[str]:
         """Partitions whose source looks different; all of them where it tells nobody that it changed."""
         if state.looks is None:

@@ -22,6 +22,7 @@ from de_assets.transforms.error_management.static_late_data_integrator import (
 from de_checks.contract import contract_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
+from de_resources.held_back import own_keys
 from de_resources.retries import RETRY_TRANSIENT
 
 
@@ -42,7 +43,7 @@ from de_resources.retries import RETRY_TRANSIENT
 )
 def referral_stats(context: dg.AssetExecutionContext, visits: DataFrame, late: DataFrame) -> ObservedFrame:
     """Count visits and visitors per referral, on time and late."""
-    days = [date.fromisoformat(key) for key in context.partition_keys]
+    days = [date.fromisoformat(key) for key in own_keys(context)]
     columns = ["visit_id", "user_id", "referral", "event_time"]
     told = integrate_late(
         visits.select(*columns),

@@ -18,11 +18,12 @@ from pyspark.sql import functions as F
 
 from de_assets.automation.triggers.polling import behind, poll
 from de_assets.contracts.serving import SessionsLive
-from de_assets.dataset import served
+from de_assets.dataset import reads, served
 from de_assets.sources.systems import VISITS_TOPIC
 from de_assets.sources.topics import VISITS
+from de_assets.transforms.data_value.sessions import GAP
 from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
-from de_assets.transforms.idempotency.append_time_sessionizer import GAP, KNOWN, continued_sessions
+from de_assets.transforms.idempotency.append_time_sessionizer import KNOWN, continued_sessions
 from de_checks.factory import CheckRun, check_of_asset
 from de_resources.contract import Contract
 from de_resources.engine.utc_rows import utc_rows
@@ -34,12 +35,15 @@ from de_resources.kafka.consumer import Consumed, Increment, consume
 from de_resources.kafka.increments import by_time
 from de_resources.kafka.stream import placed, topic_slice
 from de_resources.kafka.topic import from_milliseconds
+from de_resources.lineage.inputs import read_as
+from de_resources.lineage.record import lineage_of_output
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.upsert import create_if_missing, exists, keyed_relation, upsert
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 
 CONSUMER = "sessions_live"
+ITSELF = dg.AssetKey(["gold", "sessions_live"])
 RELATION = keyed_relation(Contract.of(SessionsLive))
 # An increment's sessions are collected to be written; its visits stay in the engine.
 AT_MOST = 50_000
@@ -85,6 +89,8 @@ class Totals:
     records: int = 0
     not_understood: int = 0
     upserted: int = 0
+    computed: DataFrame | None = None
+    """The sessions of the last increment, as the engine's plan: all of them have the same."""
 
 
 class Cut(dg.Config):
@@ -96,11 +102,24 @@ class Cut(dg.Config):
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
-    **served(SessionsLive, kind="postgres", patterns=["keyed_idempotency", "checkpointer"]),
+    **served(
+        SessionsLive,
+        kind="postgres",
+        patterns=["keyed_idempotency", "checkpointer"],
+        # It reads the topic, whose records are kept as rows there.
+        row_lineage={
+            "bronze/visits_stream": "s.user_id = o.user_id AND s.append_time BETWEEN o.started_at AND o.ended_at"
+        },
+        **reads(VISITS, f"group {CONSUMER}"),
+    ),
     deps=[VISITS_TOPIC],
 )
 def sessions_live(
-    config: Cut, broker: KafkaBroker, spark: SparkEngine, database: PostgresDatabase
+    context: dg.AssetExecutionContext,
+    config: Cut,
+    broker: KafkaBroker,
+    spark: SparkEngine,
+    database: PostgresDatabase,
 ) -> dg.MaterializeResult[None]:
     """Write the sessions of what was published since the last run, close those whose gap is over, and stop."""
     broker.check()
@@ -108,6 +127,7 @@ def sessions_live(
     log.require_append_time()
     settle = timedelta(seconds=config.settle_seconds)
     told, done = fill(spark.spark_session, broker, log, database, datetime.now(UTC), settle=settle)
+    lineage = lineage_of_output(context, told.computed) if told.computed is not None else {}
     return dg.MaterializeResult(
         metadata={
             "topic": VISITS,
@@ -117,6 +137,7 @@ def sessions_live(
             "increments": done.increments,
             "checkpoint/before": dg.MetadataValue.json(_described(done.before)),
             "checkpoint/after": dg.MetadataValue.json(_described(done.after)),
+            **lineage,
             **database.description(),
         }
     )
@@ -191,11 +212,13 @@ def fill(
         create_if_missing(database, RELATION, indexed=["ended_at"])
 
     def write(increment: Increment) -> None:
-        visits, seen = understood(topic_slice(session, broker, log.topic, increment.start, increment.end.offsets))
-        known = session.createDataFrame(_open_since(database, increment.since, gap), KNOWN)
+        records = topic_slice(session, broker, log.topic, increment.start, increment.end.offsets)
+        visits, seen = understood(read_as(records, VISITS_TOPIC))
+        known = read_as(session.createDataFrame(_open_since(database, increment.since, gap), KNOWN), ITSELF)
         until = increment.end.until
         assert until is not None  # noqa: S101 - increments by time have it
-        rows = utc_rows(continued_sessions(visits, known, until, gap))
+        told.computed = continued_sessions(visits, known, until, gap)
+        rows = utc_rows(told.computed)
         # An increment without records ends without an observation: the engine does not run what reads nothing.
         figures = {**_NOTHING_SEEN, **seen.get}
         _require_younger(log.topic, increment.since, figures["oldest"])

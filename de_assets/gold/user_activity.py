@@ -10,15 +10,13 @@ from pyspark.sql import functions as F
 
 from de_assets.contracts.traffic import UserActivity
 from de_assets.dataset import dataset
-from de_assets.partitions import daily, hours_of_day
+from de_assets.partitions import daily, day_before, hours_of_day
 from de_assets.transforms.idempotency.running_totals import add_to
 from de_checks.contract import contract_check
 from de_checks.keys import unique_key_check
 from de_checks.replay import replay_check
 from de_resources.contract import Contract
 from de_resources.retries import RETRY_TRANSIENT
-
-DAY_BEFORE = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
 
 
 @dg.asset(
@@ -27,7 +25,7 @@ DAY_BEFORE = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
     ins={
         "visits": dg.AssetIn(["silver", "visits_enriched"], partition_mapping=hours_of_day),
         # Reading itself also makes every backfill run the days in order.
-        "before": dg.AssetIn(["gold", "user_activity"], partition_mapping=DAY_BEFORE),
+        "before": dg.AssetIn(["gold", "user_activity"], partition_mapping=day_before),
     },
     partitions_def=daily,
 )

@@ -16,6 +16,7 @@ from de_checks.contract import contract_check
 from de_checks.keys import reference_check, unique_key_check
 from de_checks.volume import volume_check
 from de_resources.contract import Contract
+from de_resources.held_back import own_keys
 from de_resources.proxy.table import ProxiedTable
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
@@ -37,7 +38,7 @@ from de_resources.spark import SparkEngine
 )
 def users_snapshot(context: dg.AssetExecutionContext, spark: SparkEngine, users: DataFrame) -> DataFrame:
     """For every day of the run, the versions that were valid when it ended."""
-    days = spark.spark_session.createDataFrame([(day,) for day in context.partition_keys], "day STRING")
+    days = spark.spark_session.createDataFrame([(day,) for day in own_keys(context)], "day STRING")
     dated = days.select(F.to_date("day").alias("snapshot_date"))
     end = F.date_add("snapshot_date", 1).cast("timestamp")
     # Valid in the last instant of the day: what ends exactly at midnight was still true then.

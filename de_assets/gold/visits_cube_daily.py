@@ -19,7 +19,9 @@ from de_assets.transforms.data_value.distributed_aggregator import cube
 from de_checks.contract import contract_check
 from de_checks.freshness import completeness_check
 from de_checks.publication import publication_check
+from de_checks.quantile_audit import UsualQuantiles
 from de_resources.delta.publish import InputRows, KeepsContract, ReconcilesWithInput, Rows
+from de_resources.observers.bounds import of_count
 from de_resources.retries import RETRY_TRANSIENT
 
 DIMENSIONS = ("country", "device_type", "referral")
@@ -31,6 +33,8 @@ AUDITS = [
     # Every visit is counted once in the total of its day.
     ReconcilesWithInput(table=VISITS, sql="sum(CASE WHEN grouping = 7 THEN visits END)"),
     Rows(ratio=(0.2, 5.0), reaction="annotate"),
+    # A day may have as many rows as ever, and in them other numbers.
+    UsualQuantiles(column="visits", where="grouping = 0", by_chance=of_count, reaction="annotate"),
 ]
 
 
@@ -42,6 +46,18 @@ AUDITS = [
         partition="event_date",
         writer="de_resources.delta.publish:AuditedPublish",
         audits=f"{__name__}:AUDITS",
+        # Of a dimension whose bit is set, every value counts.
+        row_lineage={
+            "silver/visits_enriched": " AND ".join(
+                [
+                    "to_date(s.event_time) = o.event_date",
+                    *(
+                        f"(o.grouping & {1 << bit} <> 0 OR s.{d} <=> o.{d})"
+                        for bit, d in enumerate(reversed(DIMENSIONS))
+                    ),
+                ]
+            )
+        },
         # An audit judges what is staged: a row that breaks a rule is there to be looked at, and readers do not see it.
         constraints=False,
     ),

@@ -18,6 +18,8 @@ from de_assets.contracts.serving import DailyTraffic, DailyTrafficByCountry
 from de_assets.dataset import pattern_tags, served
 from de_assets.partitions import daily
 from de_resources.contract import Contract
+from de_resources.held_back import own_keys
+from de_resources.lineage.record import lineage_of_output
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.transaction import Load, Relation, Rows, write_slice
 from de_resources.retries import RETRY_TRANSIENT
@@ -28,9 +30,15 @@ LOAD = "serving.traffic"
 TOTAL, BY_COUNTRY = (Relation.of(Contract.of(model)) for model in (DailyTraffic, DailyTrafficByCountry))
 
 
-def _out(model: Any) -> dg.AssetOut:
+def _out(model: Any, cubes_rows: str) -> dg.AssetOut:
     return dg.AssetOut(
-        **served(model, kind="postgres", patterns=["transactional_writer"], partition="event_date"),
+        **served(
+            model,
+            kind="postgres",
+            patterns=["transactional_writer"],
+            partition="event_date",
+            row_lineage={"gold/visits_cube_daily": f"s.event_date = o.event_date AND {cubes_rows}"},
+        ),
         dagster_type=dg.Nothing,
         automation_condition=late_cascade(),
     )
@@ -39,7 +47,12 @@ def _out(model: Any) -> dg.AssetOut:
 @dg.multi_asset(
     retry_policy=RETRY_TRANSIENT,
     name="served_traffic",
-    outs={"daily_traffic": _out(DailyTraffic), "daily_traffic_by_country": _out(DailyTrafficByCountry)},
+    outs={
+        "daily_traffic": _out(DailyTraffic, f"s.grouping = {ALL}"),
+        "daily_traffic_by_country": _out(
+            DailyTrafficByCountry, f"s.grouping = {ALL_BUT_COUNTRY} AND coalesce(s.country, 'unknown') = o.country"
+        ),
+    },
     ins={"cube": dg.AssetIn(["gold", "visits_cube_daily"])},
     partitions_def=daily,
     backfill_policy=dg.BackfillPolicy.single_run(),  # an AssetOut's own is ignored
@@ -49,10 +62,11 @@ def served_traffic(
     context: dg.AssetExecutionContext, cube: DataFrame, database: PostgresDatabase
 ) -> Iterator[dg.Output[None]]:
     """Replace the run's days, one transaction per day."""
-    rows = by_relation(cube)
+    served_rows = of_both(cube)
+    rows = by_relation(served_rows)
     # Of the step in this run, and of the run itself.
     attempt = 1 + context.retry_number + int(context.run.tags.get("dagster/retry_number", 0))
-    for key in context.partition_keys:
+    for key in own_keys(context):
         day = date.fromisoformat(key)
         of_day: dict[Relation, Rows] = {
             r: [row for row in each if row["event_date"] == day] for r, each in rows.items()
@@ -60,14 +74,21 @@ def served_traffic(
         for name, count in write_slice(database, Load(LOAD, context.run.run_id, attempt), day, of_day).items():
             context.add_asset_metadata({"dagster/partition_row_count": count}, dg.AssetKey(name.split(".")), key)
     for relation in rows:
-        metadata = {"load": LOAD, "attempt": attempt, **database.description()}
+        asset = dg.AssetKey(relation.name.split("."))
+        lineage = lineage_of_output(context, served_rows.select(*(column for column, _ in relation.columns)), asset)
+        metadata = {"load": LOAD, "attempt": attempt, **lineage, **database.description()}
         yield dg.Output(None, relation.name.partition(".")[2], metadata=metadata)
 
 
-def by_relation(cube: DataFrame) -> dict[Relation, Rows]:
-    """The cube's rows for each of the two tables: a few per day."""
+def of_both(cube: DataFrame) -> DataFrame:
+    """The cube's rows that one of the two tables shows."""
     known = cube.withColumn("country", F.coalesce("country", F.lit("unknown")))
-    found = known.where(F.col("grouping").isin(ALL, ALL_BUT_COUNTRY)).collect()
+    return known.where(F.col("grouping").isin(ALL, ALL_BUT_COUNTRY))
+
+
+def by_relation(served_rows: DataFrame) -> dict[Relation, Rows]:
+    """The rows of each of the two tables: a few per day."""
+    found = served_rows.collect()
     return {
         relation: [row.asDict() for row in found if row["grouping"] == grouping]
         for relation, grouping in ((TOTAL, ALL), (BY_COUNTRY, ALL_BUT_COUNTRY))

@@ -15,6 +15,7 @@ from de_assets.dataset import served
 from de_assets.gold.users_snapshot import users_snapshot as snapshots
 from de_resources.contract import Contract
 from de_resources.errors import PermanentError
+from de_resources.lineage.record import lineage_of_output
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.transaction import LoadInterrupted
 from de_resources.postgres.versioned_view import ProxyView, ViewProxy
@@ -36,7 +37,13 @@ class NoUsers(PermanentError):
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
-    **served(ServedUsers, kind="postgres", patterns=["proxy"]),
+    **served(
+        ServedUsers,
+        kind="postgres",
+        patterns=["proxy"],
+        # One of them was valid when the newest day ended.
+        row_lineage={"silver/users": "s.user_id = o.user_id"},
+    ),
     ins={"users": dg.AssetIn(VIEW)},
     deps=[dg.AssetDep(snapshots, partition_mapping=dg.LastPartitionMapping())],
     # Nothing happens in the view itself: what it shows is followed and gated where it is written. Before the first day is over
@@ -53,7 +60,8 @@ def users_snapshot(
     id_ = (retried or context.run.run_id).replace("-", "")[:16]
     names = Contract.of(ServedUsers).column_names
 
-    rows = (row.asDict() for row in users.select(*names).toLocalIterator())
+    shown = users.select(*names)
+    rows = (row.asDict() for row in shown.toLocalIterator())
     count = proxy.write_version(id_, rows, context.run.run_id)
     if not count and proxy.states():
         raise NoUsers
@@ -70,6 +78,7 @@ def users_snapshot(
             "proxy/version": id_,
             "proxy/state": state.number,
             "proxy/versions_dropped": len(dropped),
+            **lineage_of_output(context, shown),
             **database.description(),
         }
     )

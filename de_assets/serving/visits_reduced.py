@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from de_assets.automation.triggers.polling import poll, unread_by_stream
 from de_assets.contracts.serving import VisitsReduced
-from de_assets.dataset import served
+from de_assets.dataset import reads, served
 from de_assets.sources.systems import VISITS_TOPIC
 from de_assets.sources.topics import VISITS, VISITS_REDUCED
 from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
@@ -22,6 +22,8 @@ from de_resources.kafka.output import TopicOutput
 from de_resources.kafka.sink import write_available_now
 from de_resources.kafka.stream import topic_stream
 from de_resources.lake import Lake
+from de_resources.lineage.inputs import read_as
+from de_resources.lineage.record import lineage_of_output
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 
@@ -31,7 +33,17 @@ AT_MOST = 10_000
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
-    **served(VisitsReduced, kind="kafka", patterns=["transactional_writer", "checkpointer"]),
+    **served(
+        VisitsReduced,
+        kind="kafka",
+        patterns=["transactional_writer", "checkpointer"],
+        # It reads the topic; where a record of that is kept as a row, with its place, is here.
+        row_lineage={
+            "bronze/visits_stream": "s.visit_id = o.visit_id AND s.event_time = o.event_time AND s.user_id = o.user_id "
+            "AND s.page = o.page"
+        },
+        **reads(VISITS, "stream"),
+    ),
     deps=[VISITS_TOPIC],
 )
 def visits_reduced(
@@ -42,7 +54,8 @@ def visits_reduced(
     visits = topic_stream(session, broker, VISITS, at_most=AT_MOST)
     output = TopicOutput(broker.client_config(), VISITS_REDUCED, "visits_reduced")
     checkpoint = f"{lake.table(context.asset_key).uri}/{CHECKPOINT}"
-    done = write_available_now(session, reduced(visits.records), output, checkpoint, visits.source)
+    promised = understood(read_as(visits.records, VISITS_TOPIC))
+    done = write_available_now(session, as_records(promised), output, checkpoint, visits.source)
     return dg.MaterializeResult(
         metadata={
             "topic": VISITS_REDUCED,
@@ -51,16 +64,22 @@ def visits_reduced(
             "stream/batches": done.batches,
             "stream/from": done.start or "",
             "stream/to": done.end or "",
+            **done.times,
             "partitions_skipped": dg.MetadataValue.json(list(done.skipped)),
+            **lineage_of_output(context, promised),
         }
     )
 
 
-def reduced(records: DataFrame) -> DataFrame:
-    """Broker records as keys and values of the reduced topic: of what was understood, the columns that are promised."""
+def understood(records: DataFrame) -> DataFrame:
+    """Of the broker records that could be understood, the columns that are promised."""
     parsed = parse_visits(records.select("value"), "value").where(F.col(ERROR).isNull())
-    columns = Contract.of(VisitsReduced).column_names
-    return parsed.select(F.col("visit_id").alias("key"), F.to_json(F.struct(*columns)).alias("value"))
+    return parsed.select(*Contract.of(VisitsReduced).column_names)
+
+
+def as_records(visits: DataFrame) -> DataFrame:
+    """Visits as keys and values of the reduced topic."""
+    return visits.select(F.col("visit_id").alias("key"), F.to_json(F.struct(*visits.columns)).alias("value"))
 
 
 polls = [poll(visits_reduced, "0 * * * *", unread_by_stream(visits_reduced, VISITS), resources=["broker", "lake"])]

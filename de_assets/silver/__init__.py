@@ -1,10 +1,11 @@
 """Silver: valid, deduplicated, on time, joined."""
 
-from de_assets.silver import devices, legacy_visits, users, visits, visits_enriched, visits_live
+from de_assets.silver import devices, legacy_visits, users, visits, visits_enriched, visits_live, visits_live_hours
 
 assets = [
     visits.valid_visits,
     visits_live.live_visits,
+    visits_live_hours.visits_live_hours,
     devices.devices,
     users.users,
     visits_enriched.visits_enriched,
@@ -13,6 +14,7 @@ assets = [
 checks = [
     *visits.checks,
     *visits_live.checks,
+    *visits_live_hours.checks,
     *devices.checks,
     *users.checks,
     *visits_enriched.checks,

@@ -23,7 +23,16 @@ from de_resources.retries import RETRY_TRANSIENT
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
-    **dataset(Users, patterns=["change_data_capture", "merger"], mode="merge", merge_vanished="delete"),
+    **dataset(
+        Users,
+        patterns=["change_data_capture", "merger"],
+        mode="merge",
+        merge_vanished="delete",
+        # The change that opened the version, and the one that closed it.
+        row_lineage={
+            "bronze/users_changes": "s.user_id = o.user_id AND (s.changed_at = o.valid_from OR s.changed_at = o.valid_to)"
+        },
+    ),
     ins={"changes": dg.AssetIn(["bronze", "users_changes"])},
     automation_condition=gated(),
 )

@@ -5,8 +5,9 @@ Grain: one page view, in exactly one of the two tables. Patterns: Windowed Dedup
 it removed), Wrapper (the landed line stays beside the computed columns).
 """
 
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from operator import or_
 
 import dagster as dg
 from pyspark.sql import DataFrame
@@ -16,6 +17,7 @@ from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.visits import Visits, VisitsLate
 from de_assets.dataset import dataset
 from de_assets.partitions import LOOK_BACK_HOURS, calendar_now, hourly, with_look_back
+from de_assets.ranges import contiguous
 from de_assets.transforms.error_management.filter_interceptor import intercept
 from de_assets.transforms.error_management.late_data_detector import on_time_conditions, split_late
 from de_assets.transforms.error_management.windowed_deduplicator import LookBack, number_copies
@@ -23,9 +25,12 @@ from de_checks.contract import contract_check
 from de_checks.filter_shares import filter_check
 from de_checks.freshness import completeness_check, newest_event_check
 from de_checks.keys import unique_key_check
+from de_checks.skew import skew_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
+from de_resources.held_back import own_keys
 from de_resources.retries import RETRY_TRANSIENT
+from de_resources.sql.balanced import balanced
 
 
 @dg.multi_asset(
@@ -51,10 +56,10 @@ def valid_visits(
     context: dg.AssetExecutionContext, landed: DataFrame
 ) -> Iterator[dg.Output[DataFrame] | dg.Output[ObservedFrame]]:
     """Number the copies of the hour once, then split what came first by lateness."""
-    numbered = landed_within(numbered_visits(landed, LOOK_BACK_HOURS), context.partition_time_window).persist()
+    hours = [hourly.time_window_for_partition_key(key).start for key in own_keys(context)]
+    numbered = landed_within(numbered_visits(landed, LOOK_BACK_HOURS), hours).persist()
     try:
         yield dg.Output(late_visits(numbered), "late")
-        hours = [hourly.time_window_for_partition_key(key).start for key in context.partition_keys]
         valid = intercept(numbered, CONDITIONS, window="landing_hour", expected=hours)
         yield dg.Output(valid.transform(in_event_hour), "valid")
     finally:
@@ -77,9 +82,11 @@ def numbered_visits(landed: DataFrame, look_back: int = 0) -> DataFrame:
     return number_copies(landed, ["visit_id"], survivor, into=COPY, look_back=hours)
 
 
-def landed_within(visits: DataFrame, window: dg.TimeWindow) -> DataFrame:
-    """The visits of the run's own hours, without those that were read to look back."""
-    return visits.where((F.col("landing_hour") >= F.lit(window.start)) & (F.col("landing_hour") < F.lit(window.end)))
+def landed_within(visits: DataFrame, hours: Iterable[datetime]) -> DataFrame:
+    """The visits of these hours, the run's own, without those that were read to look back."""
+    landed, hour = F.col("landing_hour"), timedelta(hours=1)
+    stretches = [(landed >= F.lit(of[0])) & (landed < F.lit(of[-1] + hour)) for of in contiguous(hours, hour)]
+    return visits.where(balanced(or_, stretches))
 
 
 def late_visits(numbered: DataFrame) -> DataFrame:
@@ -105,5 +112,7 @@ checks = [
     # A launch brings more late visits than a quiet night: only a condition that begins to remove much more, or stops.
     filter_check(_VALID, tolerance=0.15),
     completeness_check(_VALID, allowed_delay=timedelta(hours=1)),
-    newest_event_check(_VALID, column="event_time", max_age=timedelta(hours=3), now=calendar_now),
+    newest_event_check(_VALID, now=calendar_now),
+    # Days and nights differ; one hour as large as all the others together is a loop of a producer, or a load twice.
+    skew_check(_VALID, within=timedelta(days=1), max_deviation=1.5, events=True, severity=dg.AssetCheckSeverity.WARN),
 ]

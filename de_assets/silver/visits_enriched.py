@@ -22,7 +22,17 @@ REFERENCE = dg.AssetSelection.assets(["silver", "users"], ["silver", "devices"])
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
-    **dataset(VisitsEnriched, patterns=["static_joiner"], partition="event_hour"),
+    **dataset(
+        VisitsEnriched,
+        patterns=["static_joiner", "fine_grained_tracker"],
+        partition="event_hour",
+        row_lineage={
+            "silver/users": "s.user_id = o.user_id AND o.event_time >= s.valid_from "
+            "AND (s.valid_to IS NULL OR o.event_time < s.valid_to)",
+            # Its version is not kept: every device of this kind and name.
+            "silver/devices": "s.type = o.device_type AND s.full_name = o.device_name",
+        },
+    ),
     ins={
         "visits": dg.AssetIn(["silver", "visits"]),
         # Without a database there are no users; visits are then those of unknown visitors, and say so.

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from de_assets import __version__
 from de_assets.automation.conditions import gated
+from de_assets.contracts.topics import VisitRecord
 from de_assets.contracts.visits_live import VisitsLive, VisitsLiveDeadLetter, VisitsLiveLate, VisitsLiveState
 from de_assets.dataset import dataset
 from de_assets.sources.topics import TOPICS, VISITS
@@ -27,8 +28,8 @@ from de_assets.transforms.error_management.stream_judge import (
     VERDICT,
     Extent,
     JudgedRecords,
+    JudgeState,
     RecordRule,
-    State,
     judge,
     next_state,
     totals,
@@ -43,8 +44,10 @@ from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.delta.slices import OffsetRange
 from de_resources.lake import Lake
+from de_resources.lineage.inputs import made_of
 from de_resources.retries import RETRY_TRANSIENT
 
+VISITS_STREAM = dg.AssetKey(["bronze", "visits_stream"])
 STREAM = Stream(source="topic_partition", position="topic_offset", arrived="append_time", event_time="event_time")
 RULE = RecordRule(
     STREAM,
@@ -91,7 +94,7 @@ STATE = dg.AssetKey(["silver", "visits_live_state"])
             automation_condition=gated(),
         ),
     },
-    ins={"stream": dg.AssetIn(["bronze", "visits_stream"])},
+    ins={"stream": dg.AssetIn(VISITS_STREAM)},
 )
 def live_visits(context: dg.AssetExecutionContext, stream: DataFrame, lake: Lake) -> Iterator[dg.Output[ObservedFrame]]:
     """Judge what came since the last run; nothing is written where nothing came."""
@@ -110,22 +113,26 @@ def live_visits(context: dg.AssetExecutionContext, stream: DataFrame, lake: Lake
         yield dg.Output(late_visits(records, offsets), "late")
         valid = intercept_stream(records, RULE.conditions, time=STREAM.arrived, length=WINDOW)
         # Of all that was understood, so that a drift is seen also where most visits are late.
-        fields = {FILLED: filled(records.where(RULE.understood), Contract.of(VisitsLive))}
+        understood = records.where(RULE.understood)
+        fields = {FILLED: filled(understood, Contract.of(VisitsLive), "payload", Contract.of(VisitRecord))}
         kept = ObservedFrame(in_event_hour(valid.frame), valid.metadata, offsets).with_metadata({None: fields})
         yield dg.Output(kept, "valid")
         after = next_state(judged, state, RULE, added).select(*Contract.of(VisitsLiveState).column_names)
-        yield dg.Output(ObservedFrame(after, lambda: {None: progress(judged)}), "state")
+        # What the state counts and remembers has gone through Python.
+        read = [STREAM.source, STREAM.position, STREAM.arrived, STREAM.event_time, *RULE.key]
+        made = made_of(after, VISITS_STREAM, read)
+        yield dg.Output(ObservedFrame(made, lambda: {None: progress(judged)}), "state")
     finally:
         records.unpersist()
 
 
-def state_of(lake: Lake, stream: DataFrame) -> State:
+def state_of(lake: Lake, stream: DataFrame) -> JudgeState:
     """What the last run has left; nothing where there was none."""
     contract = Contract.of(VisitsLiveState)
     table = lake.table(STATE)
     if table.log() is None:
-        return State.of(stream.sparkSession.createDataFrame([], contract.struct_type()))
-    return State.of(table.read(stream.sparkSession))
+        return JudgeState.of(stream.sparkSession.createDataFrame([], contract.struct_type()))
+    return JudgeState.of(table.read(stream.sparkSession))
 
 
 def beyond(positions: dict[int, int]) -> str:
@@ -186,7 +193,7 @@ checks = [
     *dead_letter_checks(_VALID, _DEAD, red_above=0.05, block_above=0.5),
     conservation_check(
         _STATE,
-        came=dg.AssetKey(["bronze", "visits_stream"]),
+        came=VISITS_STREAM,
         source=STREAM.source,
         position=STREAM.position,
         kept={_DEAD.key: ("malformed",), _VALID.key: ("valid",), _LATE.key: ("late", "future")},

@@ -26,7 +26,7 @@ _GZIP, _ZLIB = 31, 15
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class FileDamage:
     """What is wrong with a file, and how many whole lines of it can be read."""
 
     file: Path
@@ -43,7 +43,7 @@ class Damage:
         return rejected_line("", self.reason, self.lines + 1, place).rstrip(b"\n")
 
 
-def damaged(files: Iterable[Path]) -> list[Damage]:
+def damaged(files: Iterable[Path]) -> list[FileDamage]:
     """Those of the files that the engine cannot read to their end. Plain files are not looked into, and cost nothing.
 
     Compressed ones are read once, several at a time, in bounded memory.
@@ -53,22 +53,22 @@ def damaged(files: Iterable[Path]) -> list[Damage]:
         return [damage for damage in pool.map(_damage, compressed) if damage is not None]
 
 
-def _damage(file: Path) -> Damage | None:
+def _damage(file: Path) -> FileDamage | None:
     text_of = _TEXT_OF[file.suffix.lower()]
     if text_of is None:
-        return Damage(file, NO_CODEC)
+        return FileDamage(file, NO_CODEC)
     lines = 0
     try:
         with file.open("rb") as disk:
             for chunk in text_of(disk):
                 lines += chunk.count(b"\n")
     except EOFError:
-        return Damage(file, BREAKS_OFF, lines)
+        return FileDamage(file, BREAKS_OFF, lines)
     except (OSError, zlib.error) as error:
         # What the disk has to say has a number, and is no property of the file.
         if getattr(error, "errno", None) is not None:
             raise
-        return Damage(file, CORRUPT)
+        return FileDamage(file, CORRUPT)
     return None
 
 

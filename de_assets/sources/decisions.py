@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 
 from de_assets.sources.landing import data_files, flush, hour_folder, hour_of, incoming
-from de_assets.transforms.error_management.dead_letter import Kind
+from de_assets.transforms.error_management.dead_letter import DeadLetterKind
 from de_resources.delta.write.lock import commit_lock
 from de_resources.errors import PermanentError
 
@@ -41,7 +41,7 @@ class Decision:
     """One decision. `attempt` is the replay that it asks for: 1 for a line as it landed; `raw` is the repaired line."""
 
     letter_id: str
-    kind: Kind
+    kind: DeadLetterKind
     attempt: int
     raw: str | None = None
     why: str | None = None
@@ -101,6 +101,8 @@ def decided_at(landing: Path, hour: datetime) -> float | None:
 def _decision(line: bytes, file: Path, number: int) -> Decision:
     try:
         said = json.loads(line)
-        return Decision(str(said["letter_id"]), Kind(said["kind"]), int(said["attempt"]), said["raw"], said["why"])
+        return Decision(
+            str(said["letter_id"]), DeadLetterKind(said["kind"]), int(said["attempt"]), said["raw"], said["why"]
+        )
     except (ValueError, KeyError, TypeError):
         raise UnreadableDecision(file, number) from None

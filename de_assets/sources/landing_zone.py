@@ -19,8 +19,10 @@ from de_assets.sources.damaged_files import damaged
 from de_assets.sources.decisions import DECISIONS, decision_files
 from de_assets.sources.devices_dump import check_dump
 from de_assets.sources.landing import DEVICES, VISITS, Readiness, contents_of, hour_folder
+from de_assets.sources.systems import DEVICES_DROP, LANDED_VISITS
 from de_resources.engine.literal_paths import literally
 from de_resources.errors import PermanentError, TransientError
+from de_resources.lineage.inputs import made_of, read_as
 from de_resources.settings import Settings
 
 READINESS_VARIABLE = "DE_VISITS_READINESS"
@@ -128,7 +130,7 @@ class LandingZone(dg.ConfigurableResource):
             told[hour][place] = damage.sentence
             rejected.append((damage.rejected(place), place, hour))
         if rejected or not frames:
-            frames.append(session.createDataFrame(rejected, _LINE))
+            frames.append(made_of(session.createDataFrame(rejected, _LINE), LANDED_VISITS, ["value"]))
         return Landed(reduce(DataFrame.unionAll, frames), told)
 
     def decisions(self, session: SparkSession, hours: Sequence[datetime]) -> DataFrame | None:
@@ -140,7 +142,7 @@ class LandingZone(dg.ConfigurableResource):
         if not files:
             return None
         read = session.read.schema(_DECISION).option("mode", "FAILFAST").json(literally(files))
-        return read.select("letter_id", "kind", "attempt", "raw", "why", *_place(DECISIONS))
+        return read_as(read.select("letter_id", "kind", "attempt", "raw", "why", *_place(DECISIONS)), LANDED_VISITS)
 
     def devices(self, session: SparkSession) -> DataFrame:
         """The provider's dump: `type`, `full_name`, `version`. A dump without lines is empty, which a check judges.
@@ -159,7 +161,7 @@ class LandingZone(dg.ConfigurableResource):
             if not dump:
                 return session.createDataFrame([], schema)
             files = literally([str(file) for file in dump])
-            return session.read.schema(schema).option("mode", "FAILFAST").json(files)
+            return read_as(session.read.schema(schema).option("mode", "FAILFAST").json(files), DEVICES_DROP)
         except FileNotFoundError as error:
             raise PermanentError(
                 f"The devices' dump {error.filename} vanished while it was read. Land it again."
@@ -171,7 +173,7 @@ def _read(session: SparkSession, files: Sequence[Path], *, ignore_corrupt: bool 
     if files:
         reader = session.read.option("ignoreCorruptFiles", str(ignore_corrupt).lower())
         lines = reader.text(literally([str(file) for file in files]))
-        yield lines.select(F.col("value").cast("binary").alias("payload"), *_place(VISITS))
+        yield read_as(lines.select(F.col("value").cast("binary").alias("payload"), *_place(VISITS)), LANDED_VISITS)
 
 
 def _place(dataset: str) -> tuple[Column, Column]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from de_assets.calendar import Calendar, Origin, Recorded
+from de_assets.calendar import Calendar, CalendarOrigin, RecordedCalendar
 from de_assets.sources.access_log import AccessLogReport, land_access_log
 from de_assets.sources.capture import USERS_CAPTURE
 from de_assets.sources.landing import DEVICES, Progress, is_ready, landing_alone, set_aside
@@ -134,22 +134,22 @@ def seed_access_log(settings: Settings, paths: Sequence[str], progress: Progress
     """
     key = Secrets.from_settings(settings).generate(LOG_KEY).encode()
     with landing_alone(settings.landing):
-        recorded = Recorded.find(settings)
-        logs = recorded.calendar if recorded and recorded.of == Origin.LOGS else None
+        recorded = RecordedCalendar.find(settings)
+        logs = recorded.calendar if recorded and recorded.of == CalendarOrigin.LOGS else None
 
         def accept(report: AccessLogReport) -> None:
             if not report.per_day:
                 raise EmptyLog(paths)
             _require_near(_hours_of(report), logs)
-            if recorded and recorded.of == Origin.SIMULATION:
+            if recorded and recorded.of == CalendarOrigin.SIMULATION:
                 set_aside(settings.landing)
 
         report = land_access_log(settings.landing, [Path(p) for p in paths], key, progress, before_landing=accept)
         calendar = _hours_of(report) if logs is None else _hours_of(report).union(logs)
-        calendar.save(settings, Origin.LOGS)
+        calendar.save(settings, CalendarOrigin.LOGS)
         if not is_ready(settings.landing / DEVICES):
             land_devices(settings.landing, World(seed=0), calendar.start)
-    gave_way = recorded is not None and recorded.of == Origin.SIMULATION
+    gave_way = recorded is not None and recorded.of == CalendarOrigin.SIMULATION
     return Seeded(calendar, visits=report.visits, took_the_place=gave_way), report
 
 

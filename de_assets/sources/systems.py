@@ -1,15 +1,18 @@
 """The systems outside, as external assets: where lineage begins, who owns it there, and where it is looked for.
 
 Metadata `source/table`, `source/topic`, `source/capture` and `source/folder` name what has to be there before anything can be
-read; `filling.sources` looks.
+read; `filling.sources` looks. `contract` is that of a topic's records.
 """
 
 import dagster as dg
+from pandera.pyspark import DataFrameModel
 
+from de_assets.contracts.topics import ReleaseRecord, UserChangeRecord, VisitRecord
 from de_assets.partitions import hourly
 from de_assets.sources import topics
 from de_assets.sources.capture import USERS_CAPTURE
 from de_assets.sources.landing import DEVICES, VISITS
+from de_resources.contract import Contract
 
 LANDED_VISITS = dg.AssetKey(["sources", "landed_visits"])
 DEVICES_DROP = dg.AssetKey(["sources", "devices_drop"])
@@ -25,6 +28,12 @@ ACCESS_LOG = dg.AssetKey(["sources", "access_log"])
 
 def _external(key: dg.AssetKey, description: str, owner: str, kind: str, **more: object) -> dg.AssetSpec:
     return dg.AssetSpec(key, description=description, owners=[owner], kinds={kind}, group_name="sources", **more)  # type: ignore[arg-type]
+
+
+def _records(model: type[DataFrameModel]) -> dict[str, object]:
+    """What the records of a topic are: by their contract, whose versions are compared as those of datasets are."""
+    contract = Contract.of(model)
+    return {"contract": contract.path, "dagster/column_schema": contract.table_schema()}
 
 
 systems = [
@@ -55,14 +64,14 @@ systems = [
         "The topic `visits`: live page views, keyed by visit, append time set by the broker.",
         "team:web",
         "kafka",
-        metadata={"source/topic": topics.VISITS},
+        metadata={"source/topic": topics.VISITS, **_records(VisitRecord)},
     ),
     _external(
         FEATURES_TOPIC,
         "The topic `features`: release notifications as CloudEvents; each starts a run.",
         "team:product",
         "kafka",
-        metadata={"source/topic": topics.FEATURES},
+        metadata={"source/topic": topics.FEATURES, **_records(ReleaseRecord)},
     ),
     _external(
         USERS_TABLE,
@@ -77,7 +86,7 @@ systems = [
         "team:accounts",
         "kafka",
         deps=[USERS_TABLE],
-        metadata={"source/topic": topics.USERS, "source/capture": USERS_CAPTURE.name},
+        metadata={"source/topic": topics.USERS, "source/capture": USERS_CAPTURE.name, **_records(UserChangeRecord)},
     ),
     _external(
         LEGACY_VISITS_TABLE,

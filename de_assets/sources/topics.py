@@ -6,6 +6,7 @@ VISITS = "visits"
 USERS = "users"
 STAGING_VISITS = "staging.visits"
 VISITS_REDUCED = "visits_reduced"
+PROFILE_CHANGES = "profile_changes"
 FEATURES = "features"
 
 TOPICS = (
@@ -18,4 +19,6 @@ TOPICS = (
     # A replica keeps the partitions and the times of its source.
     TopicSpec(STAGING_VISITS, partitions=3, config={"message.timestamp.type": "CreateTime"}),
     TopicSpec(VISITS_REDUCED, partitions=3),
+    # Who reads it from the beginning knows where every user lives.
+    TopicSpec(PROFILE_CHANGES, partitions=3, config={"retention.ms": "-1"}),
 )

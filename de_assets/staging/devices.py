@@ -12,7 +12,9 @@ from de_assets.automation.conditions import gated
 from de_assets.contracts.devices import OWNER
 from de_assets.staging.replica import replica
 from de_checks.digest import Digests, digest_check
+from de_resources.delta.log import TableLog
 from de_resources.lake import Lake
+from de_resources.lineage.record import copied_columns
 from de_resources.replication.environments import local_folder
 from de_resources.replication.lake import ReplicaLake
 from de_resources.replication.table import replicate_table, table_digests
@@ -31,6 +33,7 @@ def devices(context: dg.AssetExecutionContext, lake: Lake, staging_lake: Replica
     """Bring the replica to the source's newest version."""
     folder = staging_lake.folder(context.asset_key)
     done = replicate_table(local_folder(lake.table(SOURCE).uri), folder)
+    log = TableLog.open(str(folder))
     return dg.MaterializeResult(
         data_version=dg.DataVersion(str(done.version)),
         metadata={
@@ -39,6 +42,7 @@ def devices(context: dg.AssetExecutionContext, lake: Lake, staging_lake: Replica
             "files_copied": done.files_copied,
             "files_removed": done.files_removed,
             "bytes_copied": done.bytes_copied,
+            **copied_columns(log.column_names() if log else (), SOURCE),
         },
     )
 

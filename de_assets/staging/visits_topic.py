@@ -12,12 +12,14 @@ import dagster as dg
 
 from de_assets.automation.triggers.polling import behind, poll
 from de_assets.contracts.visits import OWNER
+from de_assets.dataset import reads
 from de_assets.sources.systems import VISITS_TOPIC
 from de_assets.sources.topics import STAGING_VISITS, VISITS
 from de_assets.staging.replica import replica
 from de_checks.digest import Digests, digest_check
 from de_resources.kafka import KafkaBroker
 from de_resources.kafka.topic import Topic
+from de_resources.lineage.record import copied_columns
 from de_resources.replication.topic import replicate_topic, replicated_to
 from de_resources.replication.topic_digest import topic_digests
 from de_resources.retries import RETRY_TRANSIENT
@@ -29,6 +31,7 @@ POSITIONS = "topic/positions"
     retry_policy=RETRY_TRANSIENT,
     **replica("visits_topic", owner=OWNER, kind="kafka", patterns=["passthrough_replicator"]),
     deps=[VISITS_TOPIC],
+    metadata=reads(VISITS, f"replica {STAGING_VISITS}"),
 )
 def visits_topic(broker: KafkaBroker, staging_broker: KafkaBroker) -> dg.MaterializeResult[None]:
     """Continue the replica from where the last run committed to the present end of the topic."""
@@ -41,6 +44,7 @@ def visits_topic(broker: KafkaBroker, staging_broker: KafkaBroker) -> dg.Materia
             "records_copied": done.records,
             "transactions": done.batches,
             "topic/source": f"id {done.source}" + (", adopted: the positions did not say it" if done.adopted else ""),
+            **copied_columns(["key", "value", "headers"], VISITS_TOPIC),
             POSITIONS: dg.MetadataValue.json({str(p): offset for p, offset in done.positions.items()}),
         },
     )

@@ -12,7 +12,8 @@ import logging
 import signal
 import socketserver
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
@@ -20,10 +21,12 @@ import psycopg2
 from confluent_kafka import KafkaException
 
 from de_resources.capture.relay import Capture, Fenced
-from de_resources.capture.source import CaptureSource
+from de_resources.capture.slot import status
+from de_resources.capture.source import CaptureSource, heart_of
 from de_resources.errors import PlatformError
-from de_resources.kafka import KafkaBroker
-from de_resources.postgres import PostgresDatabase
+from de_resources.heartbeat import Heartbeat
+from de_resources.kafka import KafkaBroker, TopicMissing
+from de_resources.postgres import PostgresDatabase, RelationMissing
 
 LOOPBACK = "127.0.0.1"
 _FIRST_PAUSE, _LONGEST_PAUSE, _FENCED_PAUSE = 0.2, 30.0, 10.0
@@ -55,8 +58,20 @@ def main(declaration: str, port: str) -> None:
         signal.signal(number, lambda *_: stopping.set())
     with _Teller(int(port), said) as teller, ThreadPoolExecutor(max(len(sources), 1)) as pool:
         Thread(target=teller.serve_forever, daemon=True).start()
-        list(pool.map(lambda source: keep_relaying(source, stopping, said), sources))
+        for source in sources:
+            pool.submit(keep_relaying, source, stopping, said).add_done_callback(
+                partial(_ended, source, stopping, said)
+            )
+        stopping.wait()
         teller.shutdown()
+
+
+def _ended(source: CaptureSource, stopping: Event, said: dict[str, str], done: Future[None]) -> None:
+    """A source that ends while the others go on says so: nobody relays it any more."""
+    if not stopping.is_set():
+        error = done.exception()
+        said[source.name] = f"dead: {type(error).__name__ if error else 'it ended'}"
+        log.error("%s: %s", source.name, said[source.name], exc_info=error)
 
 
 def keep_relaying(source: CaptureSource, stopping: Event, said: dict[str, str]) -> None:
@@ -66,12 +81,21 @@ def keep_relaying(source: CaptureSource, stopping: Event, said: dict[str, str]) 
     (`SlotInUse`). Nobody may have, for a broker fences a producer that it did not hear of for too long.
     """
     pause, told = _FIRST_PAUSE, ""
+
+    def started() -> None:
+        # Not before: one that fails at each start must not say in between that it relays.
+        said[source.name] = "relaying"
+
     while not stopping.is_set():
         try:
-            said[source.name] = "relaying"
-            Capture(PostgresDatabase(), KafkaBroker(), source).run(stopping.is_set)
+            Capture(PostgresDatabase(), KafkaBroker(), source).run(stopping.is_set, started)
         except Fenced as end:
             now, wait = f"waiting: {end}", _FENCED_PAUSE
+        except (RelationMissing, TopicMissing) as failure:
+            # Before the first row there is nothing to miss; afterwards, there is.
+            word = "waiting" if _has_begun(source) else "expecting"
+            now, wait = f"{word}: {' '.join(str(failure).split())}", pause
+            pause = min(pause * _LONGER, _LONGEST_PAUSE)
         except (PlatformError, psycopg2.Error, KafkaException) as failure:
             now, wait = f"waiting: {' '.join(str(failure).split())}", pause
             pause = min(pause * _LONGER, _LONGEST_PAUSE)
@@ -87,6 +111,16 @@ def keep_relaying(source: CaptureSource, stopping: Event, said: dict[str, str]) 
             log.warning("%s: %s", source.name, now)
         said[source.name] = told = now
         stopping.wait(wait)
+    # Also where database and broker were stopped before, so that the relay itself ended by an error.
+    Heartbeat(heart_of(source)).stop()
+
+
+def _has_begun(source: CaptureSource) -> bool:
+    """Whether it has a slot; also where nobody can be asked."""
+    try:
+        return status(PostgresDatabase(), source) is not None
+    except (PlatformError, psycopg2.Error):
+        return True
 
 
 if __name__ == "__main__":

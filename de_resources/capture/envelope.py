@@ -35,7 +35,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Origin:
+class TransactionOrigin:
     """The transaction of a change. `event_time` is what the application said the time was, if it did."""
 
     commit_lsn: int
@@ -54,7 +54,7 @@ class ChangeRecord:
     value: bytes | None
 
 
-def records(change: RowChange, key: Sequence[str], origin: Origin, sequence: int) -> Iterator[ChangeRecord]:
+def records(change: RowChange, key: Sequence[str], origin: TransactionOrigin, sequence: int) -> Iterator[ChangeRecord]:
     """The records of one change, numbered from `sequence`. A change of the primary key is a deletion and a creation."""
     before, after = change.before, change.after
     if after is None:
@@ -70,12 +70,14 @@ def records(change: RowChange, key: Sequence[str], origin: Origin, sequence: int
     yield _record(operation, change.relation, before, full, key, origin, sequence)
 
 
-def snapshot_record(relation: Relation, row: Row, key: Sequence[str], origin: Origin, sequence: int) -> ChangeRecord:
+def snapshot_record(
+    relation: Relation, row: Row, key: Sequence[str], origin: TransactionOrigin, sequence: int
+) -> ChangeRecord:
     """A row that was there before the capture began."""
     return _record("r", relation, None, row, key, replace(origin, snapshot=True), sequence)
 
 
-def truncation(relation: Relation, origin: Origin, sequence: int) -> ChangeRecord:
+def truncation(relation: Relation, origin: TransactionOrigin, sequence: int) -> ChangeRecord:
     """All rows of a table that were told before are gone; keyed by the table. A snapshot begins with one."""
     key = json.dumps({"truncated": relation.name}).encode()
     return ChangeRecord(
@@ -84,7 +86,7 @@ def truncation(relation: Relation, origin: Origin, sequence: int) -> ChangeRecor
 
 
 def _deletion(
-    relation: Relation, before: Row, key: Sequence[str], origin: Origin, sequence: int
+    relation: Relation, before: Row, key: Sequence[str], origin: TransactionOrigin, sequence: int
 ) -> Iterator[ChangeRecord]:
     deleted = _record("d", relation, before, None, key, origin, sequence)
     yield deleted
@@ -103,7 +105,7 @@ def _record(
     before: Row | None,
     after: Row | None,
     key: Sequence[str],
-    origin: Origin,
+    origin: TransactionOrigin,
     sequence: int,
 ) -> ChangeRecord:
     identified = after if after is not None else before or {}
@@ -119,7 +121,7 @@ def _value(
     relation: Relation,
     before: Row | None,
     after: Row | None,
-    origin: Origin,
+    origin: TransactionOrigin,
     sequence: int,
     unchanged: list[str],
 ) -> bytes:

@@ -1,6 +1,6 @@
 """Whose log a position is in: a number in the write-ahead log means nothing in another database, or another history of one.
 
-A database that is rebuilt begins its log anew, so that its positions are lower than those that the topic knows; one that was
+A database that is rebuilt begins its log again, so that its positions are lower than those that the topic knows; one that was
 taken back to an earlier state goes on from there on a new *timeline*. Either way its changes would be taken for known ones,
 left out, and confirmed. So every record says where it comes from, and a capture compares before it reads.
 
@@ -68,7 +68,7 @@ class DatabaseId:
 
 
 @dataclass(frozen=True)
-class History:
+class TimelineHistory:
     """Which database this is, how far its log goes, and the timelines that it descends from, with where it left each."""
 
     id: DatabaseId
@@ -91,7 +91,7 @@ class History:
             )
 
 
-def identify(replication: Any) -> History:
+def identify(replication: Any) -> TimelineHistory:
     """Ask over a replication connection's cursor."""
     replication.execute("IDENTIFY_SYSTEM")
     system, timeline, end, _database = replication.fetchone()
@@ -99,7 +99,7 @@ def identify(replication: Any) -> History:
     for number, switched in _timelines(replication, int(timeline)):
         left[DatabaseId(str(system), number, began)] = switched
         began = switched
-    return History(DatabaseId(str(system), int(timeline), began), parse_lsn(end), left)
+    return TimelineHistory(DatabaseId(str(system), int(timeline), began), parse_lsn(end), left)
 
 
 def parse_lsn(text: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import select
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -21,13 +22,22 @@ from psycopg2.errors import ObjectInUse, UndefinedObject
 from psycopg2.extensions import connection
 
 from de_resources.capture import slot
-from de_resources.capture.envelope import ChangeRecord, Origin, Position, records, snapshot_record, truncation
+from de_resources.capture.envelope import (
+    ChangeRecord,
+    Position,
+    TransactionOrigin,
+    records,
+    snapshot_record,
+    truncation,
+)
 from de_resources.capture.history import identify
 from de_resources.capture.pgoutput import Begin, Commit, Decoder, Message, Relation, RowChange, Truncate
 from de_resources.capture.position import reached
-from de_resources.capture.source import CaptureSource
+from de_resources.capture.source import CaptureSource, heart_of
 from de_resources.errors import PermanentError, TransientError
+from de_resources.heartbeat import Heartbeat, beating
 from de_resources.kafka import KafkaBroker
+from de_resources.kafka.queueing import enqueue
 from de_resources.kafka.topic import Topic
 from de_resources.postgres import PostgresDatabase
 
@@ -37,6 +47,8 @@ EVENT_TIME = "event_time"
 _BATCH = 2_000
 _IDLE_SECONDS = 0.2
 _ANSWER_SECONDS = 30.0
+_PUBLICATION_SECONDS = 10.0
+"""How often a relay looks whether its tables are still published: the log of one that is not says nothing."""
 _PRIMARY_KEY = """
     SELECT a.attname FROM pg_index i, unnest(i.indkey) WITH ORDINALITY AS k(number, place)
     JOIN pg_attribute a ON a.attnum = k.number
@@ -58,7 +70,7 @@ class TopicMadeAnew(PermanentError):
     def __init__(self, source: CaptureSource) -> None:
         self.source = source
         super().__init__(
-            f"The topic `{source.topic}` was made anew: what the capture has confirmed to the database is not in it. Nothing "
+            f"The topic `{source.topic}` was made again: what the capture has confirmed to the database is not in it. Nothing "
             f"more was read. Run `de capture drop {source.name}`, then `de up`: the capture begins with a snapshot."
         )
 
@@ -93,8 +105,8 @@ class Capture:
     _keys: dict[Relation, tuple[str, ...]] = field(default_factory=dict)
     _headers: list[tuple[str, str | bytes | None]] = field(default_factory=list)
 
-    def run(self, stop: Callable[[], bool]) -> None:
-        """Relay until `stop`."""
+    def run(self, stop: Callable[[], bool], started: Callable[[], None] = lambda: None) -> None:
+        """Relay until `stop`; `started` is called when the log is read."""
         there = self._status()
         if there is not None and there.active:
             raise SlotInUse(self.source)  # before the producer takes over the identity of the one that runs
@@ -104,7 +116,9 @@ class Capture:
         self._ensure_snapshot(producer)
         with closing(self.database.open(replication=True)) as replication, replication.cursor() as stream:
             self._start(stream)
-            self._relay(stream, producer, stop)
+            started()
+            with beating(Heartbeat(heart_of(self.source))) as heart:
+                self._relay(stream, producer, heart, stop)
 
     def _require_history(self) -> None:
         """Before anything is read or confirmed: whether the topic's positions are of this database."""
@@ -160,7 +174,7 @@ class Capture:
         slot.mark_delivered(self.database, self.source, topic)
 
     def _snapshot(self, session: connection, lsn: int) -> Iterator[ChangeRecord]:
-        origin, sequence = Origin(lsn, datetime.now(UTC), tx_id=0), 0
+        origin, sequence = TransactionOrigin(lsn, datetime.now(UTC), tx_id=0), 0
         for table in self.source.tables:
             relation = _relation(session, table)
             key = self._key(relation)
@@ -196,10 +210,15 @@ class Capture:
             raise slot.SlotLost(self.source) from None
         log.info("relaying %s into the topic %s", ", ".join(self.source.tables), self.source.topic)
 
-    def _relay(self, stream: Any, producer: Producer, stop: Callable[[], bool]) -> None:
+    def _relay(self, stream: Any, producer: Producer, heart: Heartbeat, stop: Callable[[], bool]) -> None:
         """Collect whole commits while they come at once; deliver and confirm when there are many, or no more for now."""
         transactions = _Transactions(self._key, reached(self.broker.client_config(), self.source.topic).position)
+        looked = time.monotonic()
         while not stop():
+            heart.beat()
+            if time.monotonic() - looked > _PUBLICATION_SECONDS:
+                slot.require_published(self.database, self.source)
+                looked = time.monotonic()
             message = stream.read_message()
             if message is not None:
                 transactions.add(message.payload)
@@ -208,6 +227,7 @@ class Capture:
             if transactions.end_lsn:
                 if transactions.ready:
                     self._deliver(producer, transactions.take())
+                    heart.beat(data=True)
                 stream.send_feedback(flush_lsn=transactions.end_lsn, reply=True)
                 transactions.end_lsn = 0
             elif message is None:
@@ -232,14 +252,7 @@ class Capture:
 
     def _produce(self, producer: Producer, record: ChangeRecord) -> None:
         headers = [*record.position.headers, *self._headers]
-        while True:
-            try:
-                producer.produce(self.source.topic, key=record.key, value=record.value, headers=headers)
-            except BufferError:  # the local queue is full: let it drain
-                producer.poll(0.1)
-            else:
-                producer.poll(0)
-                return
+        enqueue(producer, self.source.topic, key=record.key, value=record.value, headers=headers)
 
     def _key(self, relation: Relation) -> tuple[str, ...]:
         """The primary key, asked once per shape of a table. With REPLICA IDENTITY FULL the stream calls every column a key."""
@@ -257,7 +270,7 @@ class _Transactions:
 
     def __init__(self, key: Callable[[Relation], Sequence[str]], known: Position | None) -> None:
         self._key, self._known, self._decoder = key, known, Decoder()
-        self._origin: Origin | None = None
+        self._origin: TransactionOrigin | None = None
         self._sequence = 0
         self._current: list[ChangeRecord] = []
         self._complete: list[ChangeRecord] = []
@@ -283,7 +296,7 @@ class _Transactions:
         """The next message of the stream."""
         message = self._decoder.decode(payload)
         if isinstance(message, Begin):
-            self._origin, self._sequence = Origin(message.lsn, message.commit_time, message.tx_id), 0
+            self._origin, self._sequence = TransactionOrigin(message.lsn, message.commit_time, message.tx_id), 0
         elif isinstance(message, Commit):
             self._complete += self._current
             self._current, self._origin, self.end_lsn = [], None, message.end_lsn

@@ -7,7 +7,7 @@ or, where `max_slot_wal_keep_size` is set, is invalidated by the server: hence `
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -48,7 +48,18 @@ class SlotLost(PermanentError):
         self.source = source
         super().__init__(
             f"The slot `{source.slot}` was invalidated: the capture was away for more log than the server keeps, and changes "
-            f"are missing. Run `de capture drop {source.name}`, then `de up`: the capture begins anew with a snapshot."
+            f"are missing. Run `de capture drop {source.name}`, then `de up`: the capture begins again with a snapshot."
+        )
+
+
+class TableNotPublished(PermanentError):
+    """The publication does not have a table that is to be captured: its changes go by unseen."""
+
+    def __init__(self, source: CaptureSource, tables: Sequence[str]) -> None:
+        self.source, self.tables = source, tuple(tables)
+        super().__init__(
+            f"The publication `{source.slot}` lacks {', '.join(f'`{table}`' for table in tables)}: changes go by unseen. "
+            f"Run `de capture drop {source.name}`, then `de up`: the capture begins with a snapshot, which makes up for them."
         )
 
 
@@ -99,9 +110,10 @@ def exclusively(database: PostgresDatabase, source: CaptureSource) -> Iterator[N
 
 
 def ensure_publication(asked: cursor, database: PostgresDatabase, source: CaptureSource) -> None:
-    """Publish the tables, unless they are. Raises `RelationMissing`."""
+    """Publish the tables, unless they are. Raises `RelationMissing`, and `TableNotPublished` where a publication lacks one."""
     asked.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", (source.slot,))
     if asked.fetchone():
+        _require_published(asked, source)
         return
     for table in source.tables:
         asked.execute("SELECT to_regclass(%s) IS NULL", (table,))
@@ -110,6 +122,22 @@ def ensure_publication(asked: cursor, database: PostgresDatabase, source: Captur
             raise RelationMissing(table, where["database"], where["address"])
     tables = SQL(", ").join(_table(table) for table in source.tables)
     asked.execute(SQL("CREATE PUBLICATION {} FOR TABLE {}").format(Identifier(source.slot), tables))
+
+
+def require_published(database: PostgresDatabase, source: CaptureSource) -> None:
+    """Raise `TableNotPublished` where the publication lacks a table, also one that was dropped and made again."""
+    with database.connect() as session, session.cursor() as asked:
+        _require_published(asked, source)
+
+
+def _require_published(asked: cursor, source: CaptureSource) -> None:
+    asked.execute(
+        "SELECT format('%%s.%%s', schemaname, tablename) FROM pg_publication_tables WHERE pubname = %s", (source.slot,)
+    )
+    published = {name for (name,) in asked.fetchall()}
+    missing = [table for table in source.tables if (table if "." in table else f"public.{table}") not in published]
+    if missing:
+        raise TableNotPublished(source, missing)
 
 
 @contextmanager

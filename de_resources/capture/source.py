@@ -59,3 +59,8 @@ class CaptureSource:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return asdict(self)
+
+
+def heart_of(source: CaptureSource) -> str:
+    """The name under which the relay of a source tells that it lives (`de_resources.heartbeat`)."""
+    return f"capture.{source.name}"

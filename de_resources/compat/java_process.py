@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from subprocess import TimeoutExpired
+
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -13,10 +15,20 @@ def session_was_stopped(session: SparkSession) -> bool:
     return session.sparkContext._jsc is None
 
 
-def java_process_lives() -> bool:
-    """Whether the process of the classic sessions runs. One that somebody else has started counts as running."""
+def java_process_lives(patience: float = 0) -> bool:
+    """Whether the process of the classic sessions runs. One that somebody else has started counts as running.
+
+    `patience`: seconds for a process that is about to end. One that was killed closes its connections, by which a call
+    breaks, a moment before the system counts it as ended.
+    """
     gateway = SparkContext._gateway
-    return gateway is not None and (gateway.proc is None or gateway.proc.poll() is None)
+    if gateway is None or gateway.proc is None:
+        return gateway is not None
+    try:
+        gateway.proc.wait(timeout=patience)
+    except TimeoutExpired:
+        return True
+    return False
 
 
 def forget_java_process() -> None:

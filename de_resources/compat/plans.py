@@ -19,6 +19,9 @@ __all__ = ["analysed_plan", "formatted_plan"]
 def analysed_plan(frame: DataFrame) -> str:
     """The analysed logical plan. Over Spark Connect one round trip of analysis and planning; starts no job."""
     if isinstance(frame, ClassicDataFrame):
+        # A thread that has not used the session yet would print the plan by the engine's defaults, cut off.
+        session: Any = frame.sparkSession
+        session._jvm.SparkSession.setActiveSession(session._jsparkSession)
         return str(frame._jdf.queryExecution().analyzed().toString())
     explained = str(cast("ConnectDataFrame", frame)._explain_string(extended=True))
     analysed = explained.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized Logical Plan ==\n")[0]

@@ -59,7 +59,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True)
-class Field:
+class SchemaField:
     """A column, or a field of a nested one: its type in Spark's JSON, whether it is always there, whether it has a default."""
 
     type: Any
@@ -67,7 +67,7 @@ class Field:
     has_default: bool = False
 
 
-Schema = Mapping[str, Field]
+Schema = Mapping[str, SchemaField]
 
 
 @dataclass(frozen=True)
@@ -145,12 +145,12 @@ def _mismatches(reader: Any, writer: Any) -> Iterator[_Found]:
 
 
 def _fields(struct: Mapping[str, Any]) -> Schema:
-    return {f["name"]: Field(f["type"], not f["nullable"]) for f in struct["fields"]}
+    return {f["name"]: SchemaField(f["type"], not f["nullable"]) for f in struct["fields"]}
 
 
 def _inner(container: Mapping[str, Any], part: Sequence[str]) -> Schema:
     type_, may_be_null, name = part
-    return {name: Field(container[type_], not container.get(may_be_null, False))}
+    return {name: SchemaField(container[type_], not container.get(may_be_null, False))}
 
 
 def _holds(reader: str, writer: str) -> bool:

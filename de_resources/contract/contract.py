@@ -1,9 +1,9 @@
 """A dataset's contract: one pandera model, compiled into everything that needs to know about its columns.
 
-The model (`pandera.pyspark.DataFrameModel`) is the only place where columns, types, documentation, nullability, value
-rules, keys, owner and personal-data tags are written down:
+The model (a `ContractModel`, or a plain `pandera.pyspark.DataFrameModel`) is the only place where columns, types,
+documentation, nullability, value rules, keys, owner and personal-data tags are written down:
 
-    class Visits(pa.DataFrameModel):
+    class Visits(ContractModel):
         \"\"\"One row per page view.\"\"\"
         visit_id: T.StringType = pa.Field(nullable=False, description="Identity of the page view")
         email: T.StringType = pa.Field(nullable=True, description="…", metadata={"personal": True})
@@ -13,7 +13,8 @@ rules, keys, owner and personal-data tags are written down:
             metadata = {"owner": "team:web", "key": ["visit_id"], "partitioned_by": ["event_hour"],
                         "rules": {"ends_after_start": "ended_at >= started_at"}}
 
-A dataset that keeps deleted rows says for how long in `Config.metadata["deleted_days"]`.
+A dataset that keeps deleted rows says for how long in `Config.metadata["deleted_days"]`; how soon its data comes, in
+`Config.metadata["freshness"]` (`contract.freshness`); how soon its work is done, in `Config.metadata["sla"]` (`contract.sla`).
 
 `Contract.of(Model)` compiles it into a Spark schema, row rules as SQL predicates (for counters, examples and
 constraints), the column schema that Dagster's UI shows, and redaction. Assets name their contract by import path in
@@ -34,7 +35,10 @@ from pandera.pyspark import DataFrameModel
 from pyspark.sql.types import DataType, StructField, StructType
 
 from de_resources.contract.compatibility import Mode
+from de_resources.contract.freshness import Freshness
+from de_resources.contract.model import options_of, row_rules
 from de_resources.contract.rules import Rule, column_rules
+from de_resources.contract.sla import Sla
 from de_resources.errors import PermanentError
 
 REDACTED = "•••"
@@ -81,6 +85,7 @@ class Contract:
 
     `references`: by column, the key of another dataset (`layer.dataset.column`) in which its values have to be.
     `compatibility`: with whom a change of the columns has to get along (`contract.versions`).
+    `consumers`: who reads it outside of the graph, and so is known to no lineage.
     """
 
     name: str
@@ -95,6 +100,11 @@ class Contract:
     """For how many days a deleted row is kept where it could come back; None: for good."""
     references: Mapping[str, str] = field(default_factory=dict)
     compatibility: Mode = Mode.FULL_TRANSITIVE
+    sla: Sla | None = None
+    """How soon work is promised to be done."""
+    consumers: tuple[str, ...] = ()
+    freshness: Freshness | None = None
+    """How soon data is promised to come."""
     model: type[DataFrameModel] | None = None
 
     @classmethod
@@ -158,7 +168,7 @@ def _import(path: str) -> type[DataFrameModel]:
 @lru_cache(maxsize=256)
 def _compile(model: type[DataFrameModel]) -> Contract:
     schema = model.to_schema()
-    options: Mapping[str, Any] = getattr(model.Config, "metadata", None) or {}
+    options = options_of(model)
     name = str(schema.name)
     columns, rules = [], []
     for column_name, column in schema.columns.items():
@@ -175,7 +185,7 @@ def _compile(model: type[DataFrameModel]) -> Contract:
                 has_default="default" in (column.metadata or {}),
             )
         )
-    rules += [Rule(rule, (), predicate) for rule, predicate in options.get("rules", {}).items()]
+    rules += row_rules(model)
     _require_distinct(name, [r.name for r in rules])
     return Contract(
         name=name,
@@ -189,6 +199,9 @@ def _compile(model: type[DataFrameModel]) -> Contract:
         deleted_days=options.get("deleted_days"),
         references=dict(options.get("references", {})),
         compatibility=_mode(name, options.get("compatibility", Mode.FULL_TRANSITIVE)),
+        sla=Sla.of(name, options.get("sla")),
+        consumers=tuple(options.get("consumers", ())),
+        freshness=Freshness.of(options.get("freshness")),
         model=model,
     )
 

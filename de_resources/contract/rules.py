@@ -11,6 +11,9 @@ from de_resources.errors import PermanentError
 from de_resources.sql.identifiers import identifier
 from de_resources.sql.literals import literal
 
+Predicate = Callable[[str, Mapping[str, Any]], str]
+"""From a quoted column and the statistics of a pandera check to SQL."""
+
 
 class UnknownRule(PermanentError):
     """A pandera check that has no counterpart as a SQL predicate."""
@@ -67,13 +70,28 @@ def _pattern(pattern: str | re.Pattern[str]) -> str:
     return pattern if isinstance(pattern, str) else pattern.pattern
 
 
-def _members(values: Iterable[Any]) -> str:
-    return ", ".join(literal(v) for v in values)
+def comparisons(literal: Callable[[Any], str]) -> Mapping[str, Predicate]:
+    """Those checks that every SQL says in the same words, by pandera's names; `literal` writes a value for one of them."""
 
+    def members(values: Iterable[Any]) -> str:
+        return ", ".join(map(literal, values))
 
-def _in_range(column: str, s: Mapping[str, Any]) -> str:
-    low, high = (">=" if s["include_min"] else ">"), ("<=" if s["include_max"] else "<")
-    return f"({column} {low} {literal(s['min_value'])} AND {column} {high} {literal(s['max_value'])})"
+    def in_range(column: str, s: Mapping[str, Any]) -> str:
+        low, high = (">=" if s["include_min"] else ">"), ("<=" if s["include_max"] else "<")
+        return f"({column} {low} {literal(s['min_value'])} AND {column} {high} {literal(s['max_value'])})"
+
+    return {
+        "equal_to": lambda c, s: f"{c} = {literal(s['value'])}",
+        "not_equal_to": lambda c, s: f"{c} <> {literal(s['value'])}",
+        "greater_than": lambda c, s: f"{c} > {literal(s['min_value'])}",
+        "greater_than_or_equal_to": lambda c, s: f"{c} >= {literal(s['min_value'])}",
+        "less_than": lambda c, s: f"{c} < {literal(s['max_value'])}",
+        "less_than_or_equal_to": lambda c, s: f"{c} <= {literal(s['max_value'])}",
+        "in_range": in_range,
+        "isin": lambda c, s: f"{c} IN ({members(s['allowed_values'])})",
+        "notin": lambda c, s: f"{c} NOT IN ({members(s['forbidden_values'])})",
+        "str_length": _length,
+    }
 
 
 def _length(column: str, s: Mapping[str, Any]) -> str:
@@ -85,21 +103,12 @@ def _length(column: str, s: Mapping[str, Any]) -> str:
     return f"({' AND '.join(bounds) or 'TRUE'})"
 
 
-_PREDICATES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
-    "equal_to": lambda c, s: f"{c} = {literal(s['value'])}",
-    "not_equal_to": lambda c, s: f"{c} <> {literal(s['value'])}",
-    "greater_than": lambda c, s: f"{c} > {literal(s['min_value'])}",
-    "greater_than_or_equal_to": lambda c, s: f"{c} >= {literal(s['min_value'])}",
-    "less_than": lambda c, s: f"{c} < {literal(s['max_value'])}",
-    "less_than_or_equal_to": lambda c, s: f"{c} <= {literal(s['max_value'])}",
-    "in_range": _in_range,
-    "isin": lambda c, s: f"{c} IN ({_members(s['allowed_values'])})",
-    "notin": lambda c, s: f"{c} NOT IN ({_members(s['forbidden_values'])})",
+_PREDICATES: Mapping[str, Predicate] = {
+    **comparisons(literal),
     "str_matches": lambda c, s: f"{c} RLIKE {literal('^(?:' + _pattern(s['pattern']) + ')')}",
     "str_contains": lambda c, s: f"{c} RLIKE {literal(_pattern(s['pattern']))}",
     "str_startswith": lambda c, s: f"startswith({c}, {literal(s['string'])})",
     "str_endswith": lambda c, s: f"endswith({c}, {literal(s['string'])})",
-    "str_length": _length,
 }
 
 

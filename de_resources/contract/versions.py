@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from de_resources.contract.compatibility import Break, Field, Mode, Schema, breaks
+from de_resources.contract.compatibility import Break, Mode, Schema, SchemaField, breaks
 from de_resources.contract.contract import Contract
 from de_resources.errors import PermanentError
 
@@ -39,7 +39,7 @@ class BreakingChange(PermanentError):
 
 
 @dataclass(frozen=True)
-class Version:
+class ContractVersion:
     """One accepted schema. `breaking`: why it was accepted although it breaks readers; empty otherwise."""
 
     number: int
@@ -48,14 +48,14 @@ class Version:
 
 
 @dataclass(frozen=True)
-class History:
+class ContractHistory:
     """The accepted versions of a contract, oldest first."""
 
     contract: str
-    versions: tuple[Version, ...] = ()
+    versions: tuple[ContractVersion, ...] = ()
 
     @classmethod
-    def read(cls, folder: Path, contract: str) -> History:
+    def read(cls, folder: Path, contract: str) -> ContractHistory:
         """From the contract's file; without one nothing was accepted yet."""
         path = folder / f"{contract}.json"
         if not path.exists():
@@ -80,21 +80,21 @@ class History:
         start = max((n for n, version in enumerate(self.versions) if version.breaking), default=0)
         return breaks(schema, {v.number: v.schema for v in self.versions[start:]}, mode)
 
-    def accepted(self, schema: Schema, breaking: str = "") -> History:
+    def accepted(self, schema: Schema, breaking: str = "") -> ContractHistory:
         """With the schema as the newest version; the same history where it is that already."""
         if schema == self.newest:
             return self
-        return replace(self, versions=(*self.versions, Version(len(self.versions) + 1, schema, breaking)))
+        return replace(self, versions=(*self.versions, ContractVersion(len(self.versions) + 1, schema, breaking)))
 
 
 def schema_of(contract: Contract) -> Schema:
     """What a version of a contract keeps: names, types and presence."""
-    return {c.name: Field(c.type.jsonValue(), not c.nullable, c.has_default) for c in contract.columns}
+    return {c.name: SchemaField(c.type.jsonValue(), not c.nullable, c.has_default) for c in contract.columns}
 
 
 def require_compatible(contract: Contract, folder: Path, readers: Readers) -> None:
     """Raise `BreakingChange` for a contract that breaks one of its accepted versions, as its mode has it."""
-    history, schema = History.read(folder, contract.name), schema_of(contract)
+    history, schema = ContractHistory.read(folder, contract.name), schema_of(contract)
     if schema == history.newest:
         return
     found = history.breaks(schema, contract.compatibility)
@@ -103,19 +103,20 @@ def require_compatible(contract: Contract, folder: Path, readers: Readers) -> No
         raise BreakingChange(contract.name, contract.compatibility, found, {c: readers(c) for c in columns})
 
 
-def _version(kept: Mapping[str, Any]) -> Version:
+def _version(kept: Mapping[str, Any]) -> ContractVersion:
     fields = {
-        name: Field(f["type"], f.get("required", False), f.get("default", False)) for name, f in kept["fields"].items()
+        name: SchemaField(f["type"], f.get("required", False), f.get("default", False))
+        for name, f in kept["fields"].items()
     }
-    return Version(kept["version"], fields, kept.get("breaking", ""))
+    return ContractVersion(kept["version"], fields, kept.get("breaking", ""))
 
 
-def _text(version: Version) -> str:
+def _text(version: ContractVersion) -> str:
     why = f', "breaking": {json.dumps(version.breaking)}' if version.breaking else ""
     fields = ",\n".join(f"    {json.dumps(name)}: {json.dumps(_kept(field))}" for name, field in version.schema.items())
     return f'  {{"version": {version.number}{why}, "fields": {{\n{fields}}}}}'
 
 
-def _kept(field: Field) -> dict[str, Any]:
+def _kept(field: SchemaField) -> dict[str, Any]:
     said = {"required": field.required, "default": field.has_default}
     return {"type": field.type} | {name: True for name, is_so in said.items() if is_so}

@@ -123,7 +123,7 @@ class Members:
 
 
 @dataclass(frozen=True)
-class Positions:
+class PositionInterval:
     """The interval `(after, last]` of a stream's positions in one of its sources."""
 
     column: str
@@ -145,7 +145,7 @@ class Positions:
         return self.after < int(value) <= self.last
 
 
-Dimension = TimeRange | Members | Positions
+Dimension = TimeRange | Members | PositionInterval
 Box = tuple[Dimension, ...]
 
 

@@ -22,10 +22,12 @@ An asset is configured by its definition metadata:
 | `writer`           | import path `package.module:Class` of a `Writer` around the asset's writes, or a list of them     |
 | `reader`           | import path of a `Reader` around what is read of the asset, or a list of them; also on an input |
 | `audits`           | import path `package.module:NAME` of the audits of `AuditedPublish`                              |
+| `windows`          | import path `package.module:NAME` of the windows that `AuditedWindows` publishes                 |
 | `table_configuration` | properties of the table, from its creation on; the manager's `table_config` wins               |
 | `root_name`, `schema` | another table name or layer than the asset key's                                           |
 | `columns`          | on an input: read only these                                                                  |
 | `if_missing`       | on an input: `"empty"` reads a table that does not exist yet as empty                         |
+| `held`             | `"left out"`: in a range, partitions that a gate upstream holds back are left out (`held_back`)  |
 
 A run may change `mode`, `schema_mode` and `merge_predicate` by `context.add_output_metadata`.
 """
@@ -48,10 +50,11 @@ from de_resources.contract import Contract
 from de_resources.delta.asset_settings import modes_of, require_supported, settings_of
 from de_resources.delta.maintenance.restore import READS_POSITIONS
 from de_resources.delta.metadata import record
+from de_resources.delta.named_readers import naming_readers
 from de_resources.delta.observed_frame import ObservedFrame, record_metadata
 from de_resources.delta.optional_inputs import IF_MISSING, may_be_missing
 from de_resources.delta.ports import OwnLocation, require_input, require_output
-from de_resources.delta.read.reader import readers_of
+from de_resources.delta.read.reader import Readers, readers_of
 from de_resources.delta.read.request import ReadRequest
 from de_resources.delta.read_versions import ReadVersions
 from de_resources.delta.slices import Slice, make_slice
@@ -63,11 +66,14 @@ from de_resources.delta.write.lock import commit_lock
 from de_resources.delta.write.modes import write_table
 from de_resources.delta.write.request import WriteRequest
 from de_resources.delta.write.stateful_plan import NoOrder, PartitionRun, ReadState, order_of
+from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm
 from de_resources.delta.write.writer import Writer, Writers, writers_of
 from de_resources.errors import PermanentError
+from de_resources.held_back import leave_out, leaves_out_held
+from de_resources.lineage.inputs import read_as
 from de_resources.spark import SparkEngine
 from de_resources.sql.identifiers import identifier, require_folder_name
-from de_resources.storage import require_folder, spark_options
+from de_resources.storage import InFolders
 
 
 class NoPartitionNamed(PermanentError):
@@ -81,18 +87,13 @@ class NoPartitionNamed(PermanentError):
         )
 
 
-class SparkDeltaIOManager(BaseDeltaLakeIOManager):
+class SparkDeltaIOManager(InFolders, BaseDeltaLakeIOManager):
     """Writes PySpark frames to Delta tables slice by slice, and reads them back the same way.
 
     A rerun of a partition leaves the same rows. A run never reads or writes beyond its partitions, in any mode.
     """
 
     spark: dg.ResourceDependency[SparkEngine]
-
-    def model_post_init(self, context: Any) -> None:
-        """Raise `NotAFolder` for an object store, before anything runs."""
-        super().model_post_init(context)
-        require_folder(type(self).__name__, self.root_uri, self.storage_options)
 
     @staticmethod
     def type_handlers() -> Sequence[DbTypeHandler[Any]]:
@@ -134,6 +135,8 @@ class DeltaTables(CustomDbIOManager):
     def load_input(self, context: InputContext) -> object:
         """The frame of the asset's slice, also for an input that is annotated as `Optional`."""
         require_input(context)
+        if _leaves_out(context):
+            leave_out(context)
         table_slice = self._get_table_slice(context, cast("OutputContext", context.upstream_output))
         with self._db_client.connect(context, table_slice) as connection:
             return self._resolve_handler(DataFrame).load_input(context, table_slice, connection)
@@ -175,8 +178,10 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         with self._config.spark.watched():
             asked = self._request(context, output, table_slice, connection)
             writers = writers_of(asked.stamp.writer, asked.metadata, self._config.writers())
-            request = writers.prepare(asked)
-            written = self._write(request, writers)
+            with naming_readers(context, asked.table.contract):
+                request = writers.prepare(asked)
+                request = replace(request, form=form_of(request, writers))
+                written = self._write(request, writers)
         # A stretch of a stream is no partition, to which rows could be attributed.
         attributed = None if output.owns else request.slice
         record(context, _recorded(request, written), attributed, written, request.frame, self._config.spark.label)
@@ -244,8 +249,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             self._remember(context, request.table, request.slice)
             frame = readers.read(request, partial(self._stored, context, as_of_partition=stateful_))
             columns = table_slice.columns or frame.columns
-            # The alias names the dataset in the plan, from which column lineage is read.
-            return frame.select(*(F.col(identifier(c)) for c in columns)).alias(table.name)
+            return read_as(frame.select(*(F.col(identifier(c)) for c in columns)), context.asset_key)
 
     def _stored(self, context: InputContext, request: ReadRequest, *, as_of_partition: bool) -> DataFrame:
         """The rows of a request as they are stored."""
@@ -317,7 +321,6 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             partitioned_by=tuple(layout or ()),
             properties={**metadata.get("table_configuration", {}), **(connection.table_config or {})},
             storage_options={k: v for k, v in connection.storage_options.items() if k != "provider"},
-            spark_options=spark_options(self._config.storage_options),
             enforced=bool(metadata.get("constraints")),
         )
         return self._config.stored_as(plain)
@@ -343,6 +346,21 @@ def slice_of(context: OutputContext | InputContext, metadata: Mapping[str, Any])
     return make_slice(context.asset_partition_keys, context.asset_partitions_def, expression)
 
 
+def form_of(request: WriteRequest, writers: Writers) -> StoredForm:
+    """How the writers store rows, and how the asset's readers read them back; of none that store otherwise: as they are."""
+    if not writers.store_otherwise:
+        return AS_IT_IS
+    readers = readers_of(request.stamp.writer, request.metadata, {})
+    decode = partial(_read_back, readers, request) if readers.layers else None
+    return StoredForm(partial(writers.stored, request), decode)
+
+
+def _read_back(readers: Readers, request: WriteRequest, stored: DataFrame) -> DataFrame:
+    """These rows as the readers give them, whichever version or table they would choose: it is these that will change."""
+    asked = ReadRequest(request.session, request.table, request.slice, metadata=request.metadata)
+    return readers.read(readers.prepare(asked), lambda _: stored)
+
+
 def _recorded(request: WriteRequest, written: Written) -> Table:
     """The table that was written, with the contract that says what its columns mean and which of them are personal."""
     return replace(written.table, contract=request.table.contract) if written.table else request.table
@@ -364,6 +382,12 @@ def _columns_in_order(expression: str | Mapping[str, str]) -> Sequence[str]:
     if isinstance(expression, str):
         return [expression]
     return list(dict.fromkeys(expression[dimension] for dimension in sorted(expression)))
+
+
+def _leaves_out(context: InputContext) -> bool:
+    """Whether the step that reads says that it leaves out what a gate holds back."""
+    step = _step(context)
+    return step is not None and step.assets_def is not None and leaves_out_held(step.assets_def)
 
 
 def _reads_itself(context: InputContext) -> bool:

@@ -12,7 +12,7 @@ Layer = TypeVar("Layer")
 def layers_of(
     named: str | Sequence[object] | None, kind: type[Layer], refused: Callable[[object, str], Exception]
 ) -> tuple[Layer, ...]:
-    """What import paths (`package.module:Class`, or a list of them) name, each made anew.
+    """What import paths (`package.module:Class`, or a list of them) name, each made again.
 
     Raises what `refused` makes of a path that is no subclass of `kind`, and why.
     """

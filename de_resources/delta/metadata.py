@@ -18,18 +18,16 @@ from de_resources.contract import Contract
 from de_resources.delta.log import Stored, TableLog
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Table, Written
-from de_resources.lineage import Lineage, column_lineage
-from de_resources.lineage.column_view import to_dagster
+from de_resources.lineage.record import COLUMN_LINEAGE as COLUMN_LINEAGE
+from de_resources.lineage.record import LINEAGE_CONDITIONS as LINEAGE_CONDITIONS
+from de_resources.lineage.record import LINEAGE_INCOMPLETE as LINEAGE_INCOMPLETE
+from de_resources.lineage.record import cell_text, lineage_metadata
 
 VIOLATIONS = "contract/violations"
 ROWS_WRITTEN = "contract/rows"
 VERSION = "delta/version"
 FILES = "delta/files"
 BYTES = "delta/bytes"
-COLUMN_LINEAGE = "dagster/column_lineage"
-LINEAGE_CONDITIONS = "lineage/conditions"
-"""Per input the columns that decide which rows there are (joins, filters, groups): Dagster's own format lacks them."""
-LINEAGE_INCOMPLETE = "lineage/incomplete"
 OF_RUN = "run/"
 """Before the name of a figure: the total of a run over several partitions, which each of them carries."""
 FILTER_ROWS_IN = "filter/rows_in"
@@ -45,14 +43,14 @@ def record(
     log = table.log()
     if log is None:
         return
-    parents = _parents(context)
-    lineage = column_lineage(frame, list(parents))
+    graph = context.step_context.job_def.asset_layer.asset_graph
+    root = table.uri.removesuffix("/" + table.name.replace(".", "/"))
     context.add_output_metadata(
         {
             **_write_metadata(table, slice_, written, engine),
             **_figures(table, slice_, written),
             **_description(table, frame, written, log),
-            **_lineage_metadata(lineage, parents),
+            **lineage_metadata(context, frame, context.asset_key, graph, [root]),
         }
     )
     step = context.step_context
@@ -155,14 +153,6 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], co
     return "\n".join([*head, *(f"| {' | '.join(_cell(row.get(c)) for c in columns)} |" for row in shown)])
 
 
-def _lineage_table(lineage: Lineage) -> str:
-    rows = [
-        f"| {_text(column)} | {', '.join(f'{o.source}.{_text(o.column)} ({o.kind.label})' for o in origins) or '-'} |"
-        for column, origins in lineage.columns.items()
-    ]
-    return "\n".join(["| column | comes from |", "|---|---|", *rows])
-
-
 def _cell(value: Any, width: int = 40) -> str:
     if isinstance(value, datetime):
         # Files and log give times with and without a zone; both are UTC.
@@ -173,25 +163,4 @@ def _cell(value: Any, width: int = 40) -> str:
 
 def _text(value: Any) -> str:
     """Text that ends neither a cell nor a line of a table."""
-    return "" if value is None else "".join(c if c.isprintable() else " " for c in str(value)).replace("|", "¦")
-
-
-def _parents(context: dg.OutputContext) -> dict[str, dg.AssetKey]:
-    graph = context.step_context.job_def.asset_layer.asset_graph
-    return {".".join(k.path): k for k in graph.get(context.asset_key).parent_keys}
-
-
-def _lineage_metadata(lineage: Lineage, parents: Mapping[str, dg.AssetKey]) -> dict[str, Any]:
-    entries: dict[str, Any] = {
-        COLUMN_LINEAGE: to_dagster(lineage, parents),
-        # The open-source UI has no view of column lineage: the same as a table.
-        "lineage/columns": dg.MetadataValue.md(_lineage_table(lineage)),
-    }
-    conditions: dict[str, list[str]] = {}
-    for source, column in sorted({(d.source, d.column) for d in lineage.dependencies if d.source in parents}):
-        conditions.setdefault(parents[source].to_user_string(), []).append(column)
-    if conditions:
-        entries[LINEAGE_CONDITIONS] = dg.MetadataValue.json(conditions)
-    if not lineage.complete:
-        entries[LINEAGE_INCOMPLETE] = "; ".join(lineage.reasons)[:1000]
-    return entries
+    return "" if value is None else cell_text(str(value))

@@ -15,7 +15,7 @@ import dagster as dg
 from de_resources.delta.table import Table
 
 READ = "delta/read"
-"""Metadata of a materialisation: `{table: {"version": …, "id": …}}`; the id tells a table from one made anew at its place."""
+"""Metadata of a materialisation: `{table: {"version": …, "id": …}}`; the id tells a table from one made again at its place."""
 
 
 @dataclass

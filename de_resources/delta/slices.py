@@ -21,7 +21,7 @@ from de_resources.delta.dimensions import (
     Box,
     Dimension,
     Members,
-    Positions,
+    PositionInterval,
     TimeRange,
     UnusablePartitionColumn,
     instant,
@@ -83,7 +83,10 @@ class OffsetRange(Slice):
         """From the columns, and the positions by source; a source without one in `after` is read from its beginning."""
         begins = {key: after.get(key, -1) for key in sorted(last)}
         by_key: dict[str, Box] = {
-            f"{key}:{begin + 1}-{last[key]}": (Members(source, (str(key),)), Positions(position, begin, last[key]))
+            f"{key}:{begin + 1}-{last[key]}": (
+                Members(source, (str(key),)),
+                PositionInterval(position, begin, last[key]),
+            )
             for key, begin in begins.items()
         }
         return cls(tuple(by_key.values()), by_key)

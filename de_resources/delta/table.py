@@ -69,7 +69,6 @@ class Table:
     partitioned_by: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict)
-    spark_options: Mapping[str, str] = field(default_factory=dict)
     enforced: bool = False
 
     @property
@@ -82,7 +81,7 @@ class Table:
         return TableLog.open(self.uri, self.storage_options)
 
     def newest(self) -> tuple[int, str] | None:
-        """The table's version as of now, and its id, which tells it from one made anew at its place; None without a log."""
+        """The table's version as of now, and its id, which tells it from one made again at its place; None without a log."""
         log = self.log()
         return (log.version, str(log.table.metadata().id)) if log else None
 
@@ -99,7 +98,7 @@ class Table:
         log = self.log()
         if log is None:
             raise TableMissing(self.name)
-        reader = session.read.format("delta").options(**self.spark_options)
+        reader = session.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version_to_read(log, self.name, version))
         return reader.load(self.uri)
@@ -171,7 +170,7 @@ class Table:
         try:
             session.sql(statement)
         except ENGINE_ERRORS:
-            # Object stores have no lock: of two first writers Delta refuses the second one, whose table is there.
+            # A foreign writer takes no lock: of two first ones Delta refuses the second, whose table is there.
             if self.log() is None:
                 raise
 
@@ -211,10 +210,22 @@ class CommitInfo:
         """Delta's transaction application: one logical write. A new run has a new one, and so writes again."""
         return f"{self.table}/{self.writer}/{self.slice}/{self.origin}"
 
+    def options(self, application: str | None = None) -> dict[str, str]:
+        """What a frame's writer is told, so that its commit says who wrote, and is made once for each application."""
+        return {"txnAppId": application or self.application, "txnVersion": "1", "userMetadata": self.text()}
+
     def text(self) -> str:
         """The commit's user metadata."""
         facts = ("writer", "slice", "run", "origin", "attempt")
         return json.dumps({name: getattr(self, name) for name in facts} | dict(self.facts))
+
+
+@dataclass(frozen=True)
+class ObservedBatch:
+    """One micro-batch of a stream: what it committed, and what each observation of the stream saw of it, by their names."""
+
+    commit: Commit
+    observed: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -223,7 +234,8 @@ class Written:
 
     `repeated`: it was skipped because an earlier attempt of the same run had committed, with what that one had computed.
     `table`: the table that holds the rows, where that is another one than was asked for; `shown_at`: where readers look then.
-    `per_key`: more metadata of single partition keys.
+    `per_key`: more metadata of single partition keys. `batches`: the micro-batches of a stream, oldest first; none where
+    the engine did not tell of one of them.
     """
 
     version: int
@@ -238,6 +250,7 @@ class Written:
     table: Table | None = None
     shown_at: str | None = None
     per_key: Mapping[str | None, Mapping[str, Any]] = field(default_factory=dict)
+    batches: tuple[ObservedBatch, ...] = ()
 
     def counters(self) -> dict[str, Any]:
         """Files and bytes of the commit."""

@@ -1,6 +1,6 @@
 """What a stream follows, kept inside its checkpoint. Pattern: Checkpointer.
 
-The engine's checkpoint knows the offsets of its source, and not whose they are: of a source that was made anew, and is longer
+The engine's checkpoint knows the offsets of its source, and not whose they are: of a source that was made again, and is longer
 than the old one was, it would go on in the middle. So the source's identity lies beside the offsets, and whoever removes
 the checkpoint removes both.
 """
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-_FOLDER = "followed"
+FOLLOWED = "followed"
 
 
 @dataclass(frozen=True)
 class StreamSource:
-    """A source and which one it is: `identity` changes when it is made anew under its name."""
+    """A source and which one it is: `identity` changes when it is made again under its name."""
 
     name: str
     identity: str
@@ -33,7 +33,7 @@ class AnotherSource(Exception):
 
     def __init__(self, known: StreamSource, found: StreamSource) -> None:
         self.known, self.found = known, found
-        said = f"{found.name} was made anew" if known.name == found.name else f"it was {known.name}"
+        said = f"{found.name} was made again" if known.name == found.name else f"it was {known.name}"
         super().__init__(f"{said}: the checkpoint is about {known}, and the stream would read {found}")
 
 
@@ -64,7 +64,7 @@ def has_begun(session: SparkSession, checkpoint: str) -> bool:
 
 def _remembered(session: SparkSession, checkpoint: str) -> StreamSource | None:
     try:
-        lines = session.read.text(f"{checkpoint}/{_FOLDER}").collect()
+        lines = session.read.text(f"{checkpoint}/{FOLLOWED}").collect()
     except AnalysisException:
         return None
     # One that was killed while it remembered has left a folder without a line.
@@ -73,4 +73,4 @@ def _remembered(session: SparkSession, checkpoint: str) -> StreamSource | None:
 
 def _remember(session: SparkSession, checkpoint: str, source: StreamSource) -> None:
     line = json.dumps({"name": source.name, "identity": source.identity})
-    session.createDataFrame([(line,)], "value STRING").write.mode("overwrite").text(f"{checkpoint}/{_FOLDER}")
+    session.createDataFrame([(line,)], "value STRING").write.mode("overwrite").text(f"{checkpoint}/{FOLLOWED}")

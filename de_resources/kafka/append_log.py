@@ -7,13 +7,13 @@ record says what its producer claims. Only the first is nobody's to choose, and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from de_resources.kafka.errors import NotAppendTime
-from de_resources.kafka.topic import Record, Topic, milliseconds
+from de_resources.kafka.topic import SECONDS, Record, Topic, from_milliseconds, milliseconds
 
 TIMESTAMP_TYPE = "message.timestamp.type"
 
@@ -34,6 +34,24 @@ class AppendLog(Topic):
         ends = self._offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
         found = self._offsets(OffsetSpec.for_timestamp(milliseconds(time)), IsolationLevel.READ_UNCOMMITTED)
         return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
+
+    def newest_times(self) -> dict[int, datetime | None]:
+        """By partition, when its newest record was taken; None where no record is kept. No record is read.
+
+        Source: KIP-734, *Improve AdminClient.listOffsets to return timestamp and offset for the record with the largest
+        timestamp*.
+        """
+        client, asked = self._admin(), OffsetSpec.max_timestamp()
+        wanted = {TopicPartition(self.topic, partition): asked for partition in range(self.partitions())}
+        with self._answered():
+            found = client.list_offsets(wanted, request_timeout=SECONDS)
+            told = {place.partition: future.result(SECONDS) for place, future in found.items()}
+        return {p: from_milliseconds(each.timestamp) if each.offset >= 0 else None for p, each in told.items()}
+
+    def kept_for(self) -> timedelta | None:
+        """How long the broker keeps a record at least; None: for good."""
+        said = int(self.setting("retention.ms"))
+        return timedelta(milliseconds=said) if said >= 0 else None
 
     def time_at(self, partition: int, offset: int) -> datetime | None:
         """The time of the record at this offset, or of the next one that there is; None behind the last one."""

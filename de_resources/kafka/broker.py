@@ -33,6 +33,10 @@ class KafkaBroker(dg.ConfigurableResource):
     user: str | None = Field(default=None, description="SASL/PLAIN user")
     password: str | None = Field(default=None, description="reference of the password: secret://name")
     security_protocol: str = Field(default="SASL_PLAINTEXT", description="SASL_PLAINTEXT, or SASL_SSL over a network")
+    spark_settings: dict[str, str] = Field(
+        default_factory=dict,
+        description="more options of Spark's source and sink, such as kafka.request.timeout.ms",
+    )
 
     def client_config(self) -> dict[str, str]:
         """The configuration for confluent-kafka's clients. Contains the password: pass it on, never print it.
@@ -51,7 +55,7 @@ class KafkaBroker(dg.ConfigurableResource):
         }
 
     def spark_options(self) -> dict[str, str]:
-        """Options of Spark's `kafka` source and sink: address and login. Topics and offsets are the reader's affair.
+        """Options of Spark's `kafka` source and sink: `spark_settings`, address and login. The rest is the reader's affair.
 
         Raises:
             As `client_config`.
@@ -61,6 +65,7 @@ class KafkaBroker(dg.ConfigurableResource):
         if '"' in user + plain or "\\" in user + plain:
             raise BrokerMisconfigured(servers, "quotes and backslashes in user or password do not pass through JAAS.")
         return {
+            **self.spark_settings,
             "kafka.bootstrap.servers": servers,
             "kafka.security.protocol": self.security_protocol,
             "kafka.sasl.mechanism": "PLAIN",

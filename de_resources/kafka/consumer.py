@@ -2,7 +2,7 @@
 
 Pattern: Checkpointer. A position alone promises nothing about the sink; the order of the two steps does:
 
-| `Delivery`       | order                                       | a crash between them      |
+| `DeliveryGuarantee`       | order                                       | a crash between them      |
 |------------------|---------------------------------------------|---------------------------|
 | `AT_LEAST_ONCE`  | write, then commit                          | repeats the increment     |
 | `AT_MOST_ONCE`   | commit, then write                          | loses the increment       |
@@ -23,7 +23,7 @@ from de_resources.delta.write.crash_points import crash_point
 from de_resources.kafka.checkpoints import Checkpoint, Checkpoints
 
 
-class Delivery(Enum):
+class DeliveryGuarantee(Enum):
     """When the position is committed."""
 
     AT_LEAST_ONCE = auto()
@@ -65,7 +65,7 @@ def consume(
     checkpoints: Checkpoints,
     next_increment: Callable[[Checkpoint | None], Increment | None],
     write: Callable[[Increment], None],
-    delivery: Delivery = Delivery.AT_LEAST_ONCE,
+    delivery: DeliveryGuarantee = DeliveryGuarantee.AT_LEAST_ONCE,
 ) -> Consumed:
     """Write increment after increment until `next_increment` has none for the checkpoint that was reached.
 
@@ -79,12 +79,12 @@ def consume(
     before = reached = checkpoints.read()
     count = offsets = 0
     while (increment := next_increment(reached)) is not None:
-        if delivery is Delivery.AT_MOST_ONCE:
+        if delivery is DeliveryGuarantee.AT_MOST_ONCE:
             checkpoints.commit(increment.end)
         crash_point("before_write", name)
         write(increment)
         crash_point("before_commit", name)
-        if delivery is Delivery.AT_LEAST_ONCE:
+        if delivery is DeliveryGuarantee.AT_LEAST_ONCE:
             checkpoints.commit(increment.end)
         crash_point("after_commit", name)
         reached, count, offsets = increment.end, count + 1, offsets + increment.offsets

@@ -52,7 +52,7 @@ class RecordsGone(PermanentError):
         shown = ", ".join(f"{partition}@{offset}" for partition, offset in self.positions[:5])
         super().__init__(
             f"{len(positions)} record(s) of `{topic}` are not there any more ({shown}): the topic's retention has removed "
-            "them, or it was made anew. Have their producer send them again."
+            "them, or it was made again. Have their producer send them again."
         )
 
 
@@ -85,7 +85,7 @@ class AnotherTopic(PermanentError):
     def __init__(self, topic: str) -> None:
         self.topic = topic
         super().__init__(
-            f"The topic `{topic}` is not the one that the checkpoint is about: it was made anew, or ends before the position. "
+            f"The topic `{topic}` is not the one that the checkpoint is about: it was made again, or ends before the position. "
             f"Nothing was read, what was written before stays. {_BEGIN_AGAIN}"
         )
 
@@ -153,9 +153,9 @@ class BatchOutOfOrder(PermanentError):
         self.output, self.batch, self.partition, self.expected = output, batch, partition, expected
         super().__init__(
             f"Batch {batch} of `{output.application}` cannot be written to `{output.topic}`, where partition {partition} "
-            f"expects batch {expected}: the checkpoint was made anew or restored, the topic was made anew or got a "
+            f"expects batch {expected}: the checkpoint was made again or restored, the topic was made again or got a "
             "partition, or the broker has forgotten (a week without a batch). Nothing was written. To begin again, remove "
-            f"the checkpoint, delete the consumer group `{output.group}`, and make the topic anew."
+            f"the checkpoint, delete the consumer group `{output.group}`, and make the topic again."
         )
 
 
@@ -167,7 +167,7 @@ class CheckpointLost(PermanentError):
         super().__init__(
             f"`{output.application}` has written batches to `{output.topic}`, but its checkpoint {checkpoint} is gone: to read "
             "the source from its beginning would double them, so nothing was written. Restore the checkpoint. To begin "
-            f"again, delete the consumer group `{output.group}` and make the topic anew."
+            f"again, delete the consumer group `{output.group}` and make the topic again."
         )
 
 
@@ -178,4 +178,16 @@ class StreamStopped(TransientError):
         self.output, self.reason = output, reason
         super().__init__(
             f"The stream `{output.application}` into `{output.topic}` stopped: {reason} The next run repeats the micro-batch."
+        )
+
+
+class UnknownKeeper(PermanentError):
+    """A reader of a topic that does not say, or not in a known way, who keeps its position."""
+
+    def __init__(self, asset: str, topic: str, said: str | None) -> None:
+        self.asset, self.topic, self.said = asset, topic, said
+        what = "does not say" if said is None else f"says `{said}` of"
+        super().__init__(
+            f"`{asset}` reads the topic `{topic}` and {what} who keeps its position. Give it the metadata `reads/{topic}`: "
+            "`stream`, `group NAME`, `replica TOPIC`, `sensor NAME`, or `with ASSET`."
         )

@@ -21,7 +21,7 @@ from de_resources.kafka.topic import Record, Topic
 class Batch:
     """What a read found: the records by partition and offset, and the offsets from which the next read goes on.
 
-    `topic_id` is the broker's identity of the topic, which changes when it is deleted and made anew; `anew`: it was, or it
+    `topic_id` is the broker's identity of the topic, which changes when it is deleted and made again; `anew`: it was, or it
     ends before a remembered offset, and what it holds now was read from the beginning. `gone` counts, per partition, the
     offsets that were not read and are not there any more (ends of transactions take offsets, too).
     """

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from de_resources.delta.write.stream import await_end, identify, keep_progress
+from de_resources.delta.write.stream import await_end, batch_times, identify, keep_progress
 from de_resources.engine.errors import ENGINE_ERRORS
 from de_resources.engine.stream_source import StreamSource, has_begun
 from de_resources.kafka.errors import CheckpointLost, StreamStopped
-from de_resources.kafka.writer import KeyedRecord, Progress, TopicOutput, TopicWriter, progress
+from de_resources.kafka.writer import KeyedRecord, TopicOutput, TopicWriter, WriteProgress, progress
 
 # The last line of a Python error inside the engine's own.
 _OURS = re.compile(r"^de_resources\.[\w.]+: (?P<said>.+)$", re.MULTILINE)
@@ -37,7 +37,7 @@ class Drained:
     """What a run wrote. `skipped`: partitions that had the first micro-batch already, which the run before left half done.
 
     `start` and `end` are the source's own offsets; None where it had nothing new. `source` says whose they are, and that it was
-    adopted for a checkpoint that did not know.
+    adopted for a checkpoint that did not know. `times`: how long its micro-batches took (`batch_times`).
     """
 
     batches: int
@@ -46,6 +46,7 @@ class Drained:
     start: str | None = None
     end: str | None = None
     source: str | None = None
+    times: Mapping[str, int] = field(default_factory=dict)
 
 
 def write_available_now(
@@ -104,7 +105,7 @@ def _bytes(value: str | bytes | bytearray | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else bytes(value)
 
 
-def _drained(before: Mapping[int, Progress], after: Mapping[int, Progress], told: Sequence[Any]) -> Drained:
+def _drained(before: Mapping[int, WriteProgress], after: Mapping[int, WriteProgress], told: Sequence[Any]) -> Drained:
     """The difference that the run made in the topic; the engine only tells the source's offsets."""
     if not told:
         return Drained(0, 0, ())
@@ -115,4 +116,5 @@ def _drained(before: Mapping[int, Progress], after: Mapping[int, Progress], told
         skipped=tuple(p for p, each in before.items() if each.next_batch > first),
         start=str(told[0].sources[0].startOffset),
         end=str(told[-1].sources[0].endOffset),
+        times=batch_times([each for each in told if each.numInputRows]),
     )

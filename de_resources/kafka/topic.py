@@ -93,7 +93,7 @@ class Topic:
         return len(topics[self.topic].partitions)
 
     def identity(self) -> str:
-        """The broker's identity of the topic, which changes when it is deleted and made anew: an offset means nothing then."""
+        """The broker's identity of the topic, which changes when it is deleted and made again: an offset means nothing then."""
         self.partitions()
         # Held in a variable, here as below: a client that is collected cancels what it was asked.
         client = self._admin()

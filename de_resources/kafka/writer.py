@@ -34,6 +34,7 @@ from de_resources.delta.write.crash_points import crash_point
 from de_resources.kafka.errors import BatchOutOfOrder, TopicMissing, TopicWriteInterrupted, WriterFenced
 from de_resources.kafka.group import committed, group_client
 from de_resources.kafka.output import TopicOutput
+from de_resources.kafka.queueing import enqueue
 
 SECONDS = 60.0
 TRANSACTION_SECONDS = 600
@@ -52,7 +53,7 @@ class KeyedRecord(NamedTuple):
         return crc32(self.value or b"" if self.key is None else self.key) % partitions
 
 
-class Progress(NamedTuple):
+class WriteProgress(NamedTuple):
     """How far an output partition is: the batch that comes next, and the records written so far."""
 
     next_batch: int = 0
@@ -99,7 +100,7 @@ class TopicWriter:
         self._group.close()
 
     @property
-    def progress(self) -> Mapping[int, Progress]:
+    def progress(self) -> Mapping[int, WriteProgress]:
         """How far each partition is."""
         return dict(self._progress)
 
@@ -124,7 +125,7 @@ class TopicWriter:
                     counts[partition] += 1
             for partition in due:
                 before = self._progress[partition].records
-                self._commit(partition, Progress(batch + 1, before + counts[partition]))
+                self._commit(partition, WriteProgress(batch + 1, before + counts[partition]))
                 unfinished.remove(partition)
                 crash_point("after_commit", f"{self._output.topic}-{partition}")
         return BatchWritten(batch, counts, skipped)
@@ -171,17 +172,9 @@ class TopicWriter:
             raise
 
     def _produce(self, partition: int, record: KeyedRecord) -> None:
-        producer = self._producers[partition]
-        while True:
-            try:
-                producer.produce(self._output.topic, key=record.key, value=record.value, partition=partition)
-            except BufferError:  # the local queue is full: let it drain
-                producer.poll(0.1)
-            else:
-                producer.poll(0)
-                return
+        enqueue(self._producers[partition], self._output.topic, key=record.key, value=record.value, partition=partition)
 
-    def _commit(self, partition: int, progress: Progress) -> None:
+    def _commit(self, partition: int, progress: WriteProgress) -> None:
         """Commit what was produced, together with the progress behind it."""
         producer = self._producers[partition]
         producer.flush(SECONDS)
@@ -192,7 +185,7 @@ class TopicWriter:
         self._progress[partition] = progress
 
 
-def progress(output: TopicOutput) -> Mapping[int, Progress]:
+def progress(output: TopicOutput) -> Mapping[int, WriteProgress]:
     """How far each partition is, without disturbing a writer. Raises `TopicMissing`, `TopicWriteInterrupted`."""
     group = _group(output)
     try:
@@ -206,10 +199,12 @@ def _group(output: TopicOutput) -> Consumer:
     return group_client(output.config, output.group)
 
 
-def _progress(output: TopicOutput, group: Consumer) -> dict[int, Progress]:
+def _progress(output: TopicOutput, group: Consumer) -> dict[int, WriteProgress]:
     places = [TopicPartition(output.topic, partition) for partition in _partitions(output, group)]
     known = committed(group, places)
-    return {p.partition: Progress(p.offset, int(p.metadata or 0)) if p.offset >= 0 else Progress() for p in known}
+    return {
+        p.partition: WriteProgress(p.offset, int(p.metadata or 0)) if p.offset >= 0 else WriteProgress() for p in known
+    }
 
 
 def _partitions(output: TopicOutput, client: Consumer) -> list[int]:

@@ -41,7 +41,7 @@ NEWS = frozenset({LateVerdict.REQUESTED, LateVerdict.HELD_BACK}) | REFUSED
 
 
 @dataclass(frozen=True)
-class Partition:
+class ConsumerPartition:
     """What is known of one partition of a consumer; `end` is the end of its time.
 
     `processed_by` orders the runs over all partitions by when they ended; None: there was none. `processed_version` is
@@ -90,7 +90,7 @@ class Situation:
 class JudgedPartition:
     """A verdict. `need` identifies what has to be caught up with: attempts for one need are counted together."""
 
-    partition: Partition
+    partition: ConsumerPartition
     verdict: LateVerdict
     need: str = ""
 
@@ -101,14 +101,14 @@ class JudgedPartition:
 
 
 def judge(
-    partitions: Sequence[Partition], situation: Situation, policy: Policy, *, stateful: bool = False
+    partitions: Sequence[ConsumerPartition], situation: Situation, policy: Policy, *, stateful: bool = False
 ) -> list[JudgedPartition]:
     """A verdict on each partition, in the order of their time."""
     ordered = sorted(partitions, key=lambda p: p.end)
     return _in_order(ordered, situation, policy) if stateful else [_alone(p, situation, policy) for p in ordered]
 
 
-def _alone(partition: Partition, situation: Situation, policy: Policy) -> JudgedPartition:
+def _alone(partition: ConsumerPartition, situation: Situation, policy: Policy) -> JudgedPartition:
     if partition.processed_by is None:
         return JudgedPartition(partition, LateVerdict.UNPROCESSED)
     if not partition.is_late or partition.change is None:
@@ -136,7 +136,7 @@ def _free(wanted: JudgedPartition, situation: Situation, policy: Policy) -> Judg
     return JudgedPartition(partition, verdict, wanted.need)
 
 
-def _in_order(partitions: Sequence[Partition], situation: Situation, policy: Policy) -> list[JudgedPartition]:
+def _in_order(partitions: Sequence[ConsumerPartition], situation: Situation, policy: Policy) -> list[JudgedPartition]:
     """One partition at a time: those after it build on what it becomes."""
     judged: list[JudgedPartition] = []
     newest, waiting = -1, False

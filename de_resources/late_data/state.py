@@ -5,7 +5,7 @@ another evaluation is deciding about is passed over (`SKIP LOCKED`), so that eac
 before its run is requested. If the evaluation dies in between, the claim has no run; after a lease one other evaluation
 takes it over as it is, with the same name, so that an orchestrator that did start the run after all starts no second one.
 
-What is recorded can be recorded again, in any order: versions and runs only move forward. A source that was made anew
+What is recorded can be recorded again, in any order: versions and runs only move forward. A source that was made again
 starts from nothing.
 """
 
@@ -25,7 +25,7 @@ from psycopg2.sql import SQL, Identifier
 from de_resources.delta.log.changed_partitions import LOG_GONE, LONG_AGO, ChangedPartitions, PartitionChange
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import TransientError
-from de_resources.late_data.plan import JudgedPartition, Partition, Request
+from de_resources.late_data.plan import ConsumerPartition, JudgedPartition, Request
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.creation import create_missing, lock
 
@@ -111,12 +111,12 @@ class Claim:
 class Known:
     """A partition with what people were last told about it."""
 
-    partition: Partition
+    partition: ConsumerPartition
     told: str
 
 
 @dataclass(frozen=True)
-class Decision:
+class ClaimDecision:
     """What an evaluation decided under its locks: requests to claim, and what people are now told, by partition."""
 
     requests: Sequence[Request] = ()
@@ -188,15 +188,15 @@ class LateState:
             )
 
     def take_over(self, claim: Claim, by: str, now: datetime, lease: timedelta) -> tuple[str, ...]:
-        """The partitions of a claim that is older than the lease, now claimed anew; none where somebody was faster."""
+        """The partitions of a claim that is older than the lease, now claimed again; none where somebody was faster."""
         with self._transaction(alone=True) as statement:
             statement.execute(_TAKE_OVER, (now, by, self.consumer, claim.name, now - lease))
             taken = {row[0] for row in statement.fetchall()}
         return tuple(key for key in claim.partitions if key in taken)
 
     def decide(
-        self, decision: Callable[[Sequence[Known]], Decision], *, by: str, now: datetime, wait: bool = False
-    ) -> Decision:
+        self, decision: Callable[[Sequence[Known]], ClaimDecision], *, by: str, now: datetime, wait: bool = False
+    ) -> ClaimDecision:
         """Call `decision` with the partitions, locked, and commit what it claims and tells.
 
         Partitions that another evaluation holds are left out; with `wait` they are waited for, as dependent ones need.
@@ -247,5 +247,5 @@ class LateState:
 
 def _known(row: tuple[Any, ...]) -> Known:
     change = PartitionChange(row[2], row[3], row[4], row[5]) if row[2] is not None else None
-    partition = Partition(row[0], row[1], change, row[6], row[7], claim=row[8], attempts=row[9], need=row[10])
+    partition = ConsumerPartition(row[0], row[1], change, row[6], row[7], claim=row[8], attempts=row[9], need=row[10])
     return Known(partition, row[11])

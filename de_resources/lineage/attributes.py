@@ -9,17 +9,18 @@ from dataclasses import dataclass, field
 from de_resources.lineage.expressions import (
     NamedExpression,
     Reference,
+    Spans,
     arguments_of,
     named_expressions,
     references,
     sole_reference,
 )
-from de_resources.lineage.model import NOWHERE, Dependency, DependencyKind, Kind, Origins, is_mark, merged
+from de_resources.lineage.model import NOWHERE, Dependency, DependencyKind, LineageKind, Origins, is_mark, merged
 from de_resources.lineage.tree import PlanNode
 
 
 @dataclass(frozen=True)
-class Column:
+class OutputColumn:
     """One output column of an operator. Where Spark prints no id (`Range`), it is None and the name decides."""
 
     name: str
@@ -27,12 +28,12 @@ class Column:
     origins: Origins = field(default_factory=dict)
 
 
-Columns = tuple[Column, ...]
+Columns = tuple[OutputColumn, ...]
 _ONLY_WHERE = re.compile(r"CASE WHEN (?P<decision>.+) THEN (?P<value>.+) END", re.DOTALL)
 
 
 @dataclass
-class Findings:
+class WalkFindings:
     """What the walk collects besides columns."""
 
     dependencies: set[Dependency] = field(default_factory=set)
@@ -45,10 +46,10 @@ class Findings:
         self.reasons[reason] = None
 
 
-class Step:
+class OperatorWalk:
     """One operator with the columns of its inputs: resolves expressions and notes dependencies and doubts."""
 
-    def __init__(self, node: PlanNode, inputs: list[Columns], subqueries: list[Columns], findings: Findings):
+    def __init__(self, node: PlanNode, inputs: list[Columns], subqueries: list[Columns], findings: WalkFindings):
         self.node = node
         self.inputs = inputs
         self.subqueries = subqueries
@@ -84,48 +85,49 @@ class Step:
 
     def depends_on(self, origins: Origins, kind: DependencyKind) -> None:
         """Note `origins` as dependencies, unless the operator is part of reading an input."""
-        if self.node.source is None:
+        if self.node.input is None:
             self.findings.dependencies.update(Dependency(source, name, kind) for source, name in origins)
 
-    def origins(self, expression: str, at_least: Kind = Kind.TRANSFORMED, *, marks: bool = False) -> Origins:
+    def origins(
+        self, expression: str, at_least: LineageKind = LineageKind.TRANSFORMED, *, marks: bool = False
+    ) -> Origins:
         """Sources of all that `expression` refers to; inputs of Python functions are opaque.
 
         `marks` are left out unless they are asked for, as for what decides about rows and for another mark.
         """
         found = [(reference, self.find(reference)) for reference in references(expression)]
-        names = [range(len(at.before) - len(column.name), len(at.before)) for at, column in found if column]
-        calls = [arguments_of(at) for at, column in found if column is None and at.is_call]
+        names = Spans(range(at.start - len(column.name), at.start) for at, column in found if column)
+        calls = Spans(arguments_of(at) for at, column in found if column is None and at.is_call)
         parts = []
         for at, column in found:
-            position = len(at.before)
-            if column is None and any(position in name for name in names):
+            if column is None and names.cover(at.start):
                 continue  # a `#1` that is part of a column's name
             if column is not None and is_mark(column.name) and not marks:
                 continue
-            kind = Kind.OPAQUE if any(position in call for call in calls) else at_least
+            kind = LineageKind.OPAQUE if calls.cover(at.start) else at_least
             parts.append(merged([column.origins if column else self._without_column(at)], kind))
         return merged(parts)
 
     def items(self, select_list: str) -> Iterator[NamedExpression]:
         """Expressions of a select list with their names."""
         found = ((reference, self.find(reference)) for reference in references(select_list))
-        known = {range(len(at.before) - len(column.name), at.end) for at, column in found if column}
+        known = Spans(range(at.start - len(column.name), at.end) for at, column in found if column)
         return named_expressions(select_list, known)
 
-    def selected(self, select_list: str, at_least: Kind = Kind.TRANSFORMED) -> Iterator[Column]:
+    def selected(self, select_list: str, at_least: LineageKind = LineageKind.TRANSFORMED) -> Iterator[OutputColumn]:
         """Columns of a select list; a bare, renamed or marked attribute keeps its origins as they are."""
         for item in self.items(select_list):
             same = self.attribute(self._unmarked(item))
             origins = same.origins if same else self.origins(item.expression, at_least, marks=is_mark(item.name))
-            yield Column(item.name, item.id, origins)
+            yield OutputColumn(item.name, item.id, origins)
             if same is None and "outer(" in item.expression:
                 self.doubt("hands a column of an outer query through a subquery.")
 
-    def attribute(self, text: str) -> Column | None:
+    def attribute(self, text: str) -> OutputColumn | None:
         """The input column that is printed as `text` from its first to its last character."""
         reference = sole_reference(text)
         column = self.find(reference) if reference else None
-        return column if reference and column and len(reference.before) == len(column.name) else None
+        return column if reference and column and reference.start == len(column.name) else None
 
     def _unmarked(self, item: NamedExpression) -> str:
         """The value of `when(mark, value)`: what it is in the rows that stay. Of other items the expression as it is."""
@@ -136,7 +138,7 @@ class Step:
         only_marks = bool(decided_by) and all(column is not None and is_mark(column.name) for column in decided_by)
         return matched["value"] if only_marks else item.expression
 
-    def find(self, reference: Reference) -> Column | None:
+    def find(self, reference: Reference) -> OutputColumn | None:
         """The input column behind a reference; both its id and its name must agree."""
         column = self._by_id.get(reference.id)
         if column and reference.is_called(column.name):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 _ID = r"#(?P<id>0|[1-9]\d*)L?(?:-T\d+ms)?(?!\w)"
 _REFERENCE = re.compile(_ID)
@@ -18,7 +19,9 @@ _AS = " AS "
 _LOOKAHEAD = 8
 """How many ` AS ` an item may hold before its brackets count as beyond repair; keeps wide lists linear."""
 _ITEM_END = re.compile(_ID + r"(?=, |$)")
-_SUBQUERY = re.compile(r"(?:scalar-subquery|lateral-subquery|exists|list)$")
+_SUBQUERIES = ("scalar-subquery", "lateral-subquery", "exists", "list")
+_NEAR = 1024
+"""How many characters before an id may be its name and the word before that; no name of a column is as long."""
 _OUTER = re.compile(r"outer\([^()]*$")
 _LAMBDA_VARIABLE = re.compile(r"lambda [^(),#]+$")
 _CLOSING = {")": "(", "]": "["}
@@ -26,40 +29,57 @@ _CLOSING = {")": "(", "]": "["}
 
 @dataclass(frozen=True)
 class Reference:
-    """One `…#id` in an expression; `before` is the text up to the `#`, of which the name is the last part."""
+    """One `…#id` of `text`, from the `#` at `start` on; the name is the last part of what stands before it.
 
-    before: str
+    It looks at its own surroundings only: an operator with thousands of columns has as many references.
+    """
+
+    text: str
+    start: int
     id: int
     end: int
 
+    @property
+    def before(self) -> str:
+        """All of the text up to the `#`."""
+        return self.text[: self.start]
+
     def is_called(self, name: str) -> bool:
         """True when the text before the id ends with `name`; Spark resolves names without regard to case."""
-        return self.before[-len(name) :].casefold() == name.casefold() if name else True
+        return self.text[max(0, self.start - len(name)) : self.start].casefold() == name.casefold() if name else True
 
     @property
     def is_outer(self) -> bool:
         """A correlated reference inside a subquery; the expression that holds the subquery prints it once more."""
-        return _OUTER.search(self.before) is not None
+        return _OUTER.search(self._near) is not None
 
     @property
     def is_subquery(self) -> bool:
         """The result of a subquery, whose plan hangs below the operator."""
-        return _SUBQUERY.search(self.before) is not None
+        return self.text.endswith(_SUBQUERIES, 0, self.start)
 
     @property
     def is_lambda_variable(self) -> bool:
         """The variable of a higher-order function, which ranges over one of its other arguments."""
-        return _LAMBDA_VARIABLE.search(self.before) is not None
+        return _LAMBDA_VARIABLE.search(self._near) is not None
 
     @property
     def is_text(self) -> bool:
         """Part of a literal such as `order #12`: an attribute has its name right before the `#`."""
-        return self.before[-1:] in {"", " ", ",", "=", "(", "["}
+        return self._last in {"", " ", ",", "=", "(", "["}
 
     @property
     def is_call(self) -> bool:
         """The result of a call of a Python function: only those carry an id of their own behind the bracket."""
-        return self.before.endswith(")")
+        return self._last == ")"
+
+    @property
+    def _last(self) -> str:
+        return self.text[self.start - 1] if self.start else ""
+
+    @property
+    def _near(self) -> str:
+        return self.text[max(0, self.start - _NEAR) : self.start]
 
 
 @dataclass(frozen=True)
@@ -74,8 +94,7 @@ class NamedExpression:
 def references(expression: str) -> Iterator[Reference]:
     """All `…#id` of an expression, in the order of the text."""
     return (
-        Reference(expression[: match.start()], int(match["id"]), match.end())
-        for match in _REFERENCE.finditer(expression)
+        Reference(expression, match.start(), int(match["id"]), match.end()) for match in _REFERENCE.finditer(expression)
     )
 
 
@@ -83,17 +102,36 @@ def sole_reference(text: str) -> Reference | None:
     """The reference that ends with `text`, of which all before the `#` may be the name."""
     before, _, _ = text.rpartition("#")
     match = _REFERENCE.fullmatch(text, len(before))
-    return Reference(before, int(match["id"]), match.end()) if match else None
+    return Reference(text, len(before), int(match["id"]), match.end()) if match else None
 
 
 def arguments_of(call: Reference) -> range:
     """Positions of a call's arguments; all that stands before it when brackets in a literal hide the beginning."""
     depth = 0
-    for position in range(len(call.before) - 1, -1, -1):
-        depth += {")": 1, "(": -1}.get(call.before[position], 0)
+    for position in range(call.start - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(call.text[position], 0)
         if depth == 0:
-            return range(position, len(call.before))
-    return range(len(call.before))
+            return range(position, call.start)
+    return range(call.start)
+
+
+class Spans:
+    """Stretches of a text, and whether a position is in one of them."""
+
+    def __init__(self, spans: Iterable[range]) -> None:
+        self._exact = set(spans)
+        ordered = sorted(self._exact, key=lambda span: span.start)
+        self._starts = [span.start for span in ordered]
+        self._ends = list(accumulate((span.stop for span in ordered), max))
+
+    def __contains__(self, span: range) -> bool:
+        """Whether exactly this stretch is one of them."""
+        return span in self._exact
+
+    def cover(self, position: int) -> bool:
+        """Whether the position is in any of them."""
+        at = bisect_right(self._starts, position) - 1
+        return at >= 0 and position < self._ends[at]
 
 
 def is_balanced(text: str) -> bool:
@@ -116,31 +154,32 @@ def columns(text: str, separator: str = ", ") -> list[tuple[str, int]]:
     return result
 
 
-def named_expressions(text: str, known: Collection[range]) -> Iterator[NamedExpression]:
+def named_expressions(text: str, known: Spans) -> Iterator[NamedExpression]:
     """Items of a select list; `known` says where in `text` the input's attributes stand.
 
     An item is a known attribute, else `expression AS name#id`. Of several readings the one with the shortest balanced
     expression is taken: when it is wrong the name comes out too long, which whoever refers to the column notices.
     """
     ends = [(match.start(), match.end(), int(match["id"])) for match in _ITEM_END.finditer(text)]
-    separators = [found.start() for found in re.finditer(_AS, text) if not any(found.start() in at for at in known)]
-    start = 0
-    while ends:
-        taken, separator = _first_item(text, start, ends, separators, known)
+    separators = [found.start() for found in re.finditer(_AS, text) if not known.cover(found.start())]
+    start = first = 0
+    while first < len(ends):
+        taken, separator = _first_item(text, start, ends, first, separators, known)
         name_end, end, identity = ends[taken]
         if separator is None:
             yield NamedExpression(text[start:end], text[start:name_end], identity)
         else:
             yield NamedExpression(text[start:separator], text[separator + len(_AS) : name_end], identity)
-        ends, start = ends[taken + 1 :], end + len(", ")
+        first, start = taken + 1, end + len(", ")
 
 
 def _first_item(
-    text: str, start: int, ends: list[tuple[int, int, int]], separators: list[int], known: Collection[range]
+    text: str, start: int, ends: Sequence[tuple[int, int, int]], first: int, separators: list[int], known: Spans
 ) -> tuple[int, int | None]:
-    """Which of `ends` is the end of the item at `start`, and where its ` AS ` is; None for a bare attribute."""
+    """Which of `ends`, from the `first` on, ends the item at `start`, and where its ` AS ` is; None for a bare attribute."""
     unbalanced = None
-    for taken, (name_end, end, _) in enumerate(ends):
+    for taken in range(first, len(ends)):
+        name_end, end, _ = ends[taken]
         if range(start, end) in known:
             return taken, None
         possible = separators[bisect_right(separators, start) : bisect_left(separators, name_end)]
@@ -151,12 +190,23 @@ def _first_item(
             return taken, balanced
         if possible and unbalanced is None:
             unbalanced = taken, possible[0]
-    return unbalanced or (0, None)
+    return unbalanced or (first, None)
 
 
 def inside(text: str) -> str:
     """What stands between the first `[` and the last `]`."""
     return text[text.find("[") + 1 : text.rfind("]")]
+
+
+def first_attributes(text: str) -> str:
+    """Content of the first `[…]` that lists attributes: a stream's source prints its options and an older self besides."""
+    start = -1
+    for place, character in enumerate(text):
+        if character == "[":
+            start = place + 1
+        elif character == "]" and _ITEM_END.search(text[start:place][-_NEAR:]):
+            return text[start:place]
+    return ""
 
 
 def split_lists(text: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import dagster as dg
 
-LINEAGE = "dagster/column_lineage"
+from de_resources.lineage.record import COLUMN_LINEAGE
 
 
 def recorded_readers(
@@ -19,7 +19,9 @@ def recorded_readers(
     found, known = [], False
     for key in candidates:
         event = instance.get_latest_materialization_event(key)
-        recorded = event.asset_materialization.metadata.get(LINEAGE) if event and event.asset_materialization else None
+        recorded = (
+            event.asset_materialization.metadata.get(COLUMN_LINEAGE) if event and event.asset_materialization else None
+        )
         if recorded is None or not isinstance(recorded.value, dg.TableColumnLineage):
             continue
         known = True

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from de_resources.lineage.attributes import Columns, Findings, Step
+from de_resources.lineage.attributes import Columns, OperatorWalk, WalkFindings
 from de_resources.lineage.model import ColumnSource, Lineage, Origins, merged
 from de_resources.lineage.operators import rule_of
-from de_resources.lineage.tree import parse_tree
+from de_resources.lineage.reads import is_read, unnamed_read
+from de_resources.lineage.tree import PlanNode, parse_tree
 
 _TRUNCATED = re.compile(r"\.\.\. \d+ more (?:fields|characters)")
 
@@ -18,10 +19,12 @@ def lineage_of_plan(plan: str, names: Sequence[str], sources: Collection[str]) -
 
     Raises PlanFormatError when `plan` is not drawn as Spark draws plans.
     """
-    findings = Findings()
+    findings = WalkFindings()
     if _TRUNCATED.search(plan):
         findings.doubt("The plan is cut off: raise spark.sql.debug.maxToStringFields.")
-    output = _output(plan, frozenset(sources), findings)
+    root = parse_tree(plan, frozenset(sources))
+    output = _output(root, findings)
+    read = [node for node in root if is_read(node)]
     if [column.name for column in output] != list(names):
         findings.doubt("The columns of the plan are not those of the frame.")
     return Lineage(
@@ -29,16 +32,17 @@ def lineage_of_plan(plan: str, names: Sequence[str], sources: Collection[str]) -
         dependencies=tuple(sorted(findings.dependencies)),
         complete=not findings.reasons,
         reasons=tuple(findings.reasons),
+        inputs=tuple(sorted({node.input.source for node in root if node.input and not node.children})),
+        unnamed=tuple(dict.fromkeys(unnamed_read(node) for node in read if node.input is None)),
     )
 
 
-def _output(plan: str, sources: frozenset[str], findings: Findings) -> Columns:
-    root = parse_tree(plan, sources)
+def _output(root: PlanNode, findings: WalkFindings) -> Columns:
     resolved: dict[int, Columns] = {}
     for node in root:
         inputs = [resolved.pop(id(child)) for child in node.children]
         subqueries = [resolved.pop(id(subquery)) for subquery in node.subqueries]
-        resolved[id(node)] = rule_of(node)(Step(node, inputs, subqueries, findings))
+        resolved[id(node)] = rule_of(node)(OperatorWalk(node, inputs, subqueries, findings))
     return resolved[id(root)]
 
 

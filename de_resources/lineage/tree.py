@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from de_resources.lineage.inputs import InputAlias
+
 _DRAWING = re.compile(r"(?P<levels>(?:[ :] {2})*)[+:]- (?P<text>.*)", re.DOTALL)
 _OPERATOR = re.compile(r"~?(?P<operator>[A-Za-z]\w*)\s?(?P<arguments>.*)", re.DOTALL)
 
@@ -25,13 +27,13 @@ class PlanFormatError(ValueError):
 
 @dataclass(eq=False)
 class PlanNode:
-    """One operator. `source` is the nearest enclosing input alias, which says whose columns a leaf has."""
+    """One operator. `input` is the nearest enclosing input alias, which says whose columns a leaf has."""
 
     operator: str
     arguments: str
     children: list[PlanNode] = field(default_factory=list)
     subqueries: list[PlanNode] = field(default_factory=list)
-    source: str | None = None
+    input: InputAlias | None = None
 
     def __iter__(self) -> Iterator[PlanNode]:
         """Children and subqueries before their parent. Without recursion: a plan may be deeper than Python's stack."""
@@ -48,13 +50,13 @@ class PlanNode:
 def parse_tree(text: str, sources: frozenset[str] = frozenset()) -> PlanNode:
     """Return the root of the plan drawn in `text`. Raises PlanFormatError when the drawing cannot be followed."""
     root, *entries = [(level, _node(line)) for level, line in _entries(text)]
-    root[1].source = _alias(root[1], sources)
+    root[1].input = _alias(root[1], sources)
     path: list[PlanNode | None] = [root[1]]
     for level, node in entries:
         del path[level:]
         path.extend([None] * (level - len(path)))
         parent = _attach(node, path)
-        node.source = _alias(node, sources) or parent.source
+        node.input = _alias(node, sources) or parent.input
         path.append(node)
     return root[1]
 
@@ -94,10 +96,10 @@ def _attach(node: PlanNode, path: list[PlanNode | None]) -> PlanNode:
     return owner
 
 
-def _alias(node: PlanNode, sources: frozenset[str]) -> str | None:
+def _alias(node: PlanNode, sources: frozenset[str]) -> InputAlias | None:
     if node.operator != "SubqueryAlias":
         return None
     name = node.arguments.strip()
     if name.startswith("`") and name.endswith("`"):
         name = name[1:-1].replace("``", "`")
-    return name if name in sources else None
+    return InputAlias.of(name, sources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,6 +21,11 @@ class Captured(Protocol):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
+
+
+WELL = ("relaying", "starting", "expecting")
+"""How begins what needs nobody; `expecting`: a table or topic is not there yet. One that failed says why until it relays."""
+_ANSWER_SECONDS = 3.0
 
 
 class CaptureService(Service):
@@ -54,6 +60,24 @@ class CaptureService(Service):
         """It takes connections; that it waits for a database is no reason to wait for it."""
         return endpoint.accepts
 
+    def complaint(self, endpoint: Endpoint) -> str | None:
+        """The sources that are not relayed now, each with what it says; also when it says nothing at all."""
+        try:
+            told = _told(endpoint)
+        except (OSError, ValueError) as silent:
+            return f"it does not tell how its sources stand ({type(silent).__name__}); see `de logs capture`."
+        wrong = [f"`{name}` {said}" for name, said in sorted(told.items()) if said.partition(":")[0] not in WELL]
+        return f"{'; '.join(wrong)}; see `de logs capture`." if wrong else None
+
     @property
     def _declaration(self) -> Path:
         return self.folder / "sources.json"
+
+
+def _told(endpoint: Endpoint) -> dict[str, str]:
+    """How each source stands, by its name. Raises `OSError` and `ValueError` where there is no answer, or no whole one."""
+    with (
+        socket.create_connection((endpoint.host, endpoint.port), timeout=_ANSWER_SECONDS) as asked,
+        asked.makefile() as answer,
+    ):
+        return {str(name): str(said) for name, said in json.loads(answer.readline()).items()}

@@ -18,6 +18,7 @@ class ServiceState(StrEnum):
 
     RUNNING = "running"
     STARTING = "starting"
+    DEGRADED = "degraded"
     STOPPED = "stopped"
     FAILED = "failed"
     LEFT_OUT = "left_out"
@@ -36,8 +37,13 @@ class ServiceStatus:
 
     @property
     def is_running(self) -> bool:
-        """Whether the service was started by us and runs."""
-        return self.state is ServiceState.RUNNING
+        """Whether the service was started by us and runs, though maybe not all of it."""
+        return self.state in (ServiceState.RUNNING, ServiceState.DEGRADED)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether somebody has to look at it: it died, or a part of it does not do its work."""
+        return self.state in (ServiceState.FAILED, ServiceState.DEGRADED)
 
     def as_dict(self) -> dict[str, str | int | None]:
         """Plain values, ready for JSON."""

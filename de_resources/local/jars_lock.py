@@ -1,4 +1,4 @@
-"""The lock file of the jars: what it holds, and how it is made anew after a version was changed here.
+"""The lock file of the jars: what it holds, and how it is made again after a version was changed here.
 
 `python -m de_resources.local.jars_lock` resolves the roots with all they need, leaves out what pyspark already has,
 and writes `jars.lock`: one line `group:artifact:version sha256 set` per jar. Nothing else in the platform resolves
@@ -7,13 +7,13 @@ versions.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
+from de_resources.atomic_files import sha256
 from de_resources.local.ivy import SPARK_JARS, Coordinate, retrieve
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
@@ -60,19 +60,13 @@ def write_lock(path: Path = LOCK_FILE) -> list[LockedJar]:
     return jars
 
 
-def sha256_of(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _resolve(jar_set: str, folder: Path) -> list[LockedJar]:
     """The jars of one set; the engine's without those whose names pyspark already has, in whatever version."""
     roots, forced = map(Coordinate.parse, ROOTS[jar_set]), map(Coordinate.parse, FORCED)
     retrieve(jar_set, roots, folder / "jars", folder / "cache", transitive=True, forced=forced)
     provided = {_artifact_of(jar.name) for jar in SPARK_JARS.glob("*.jar")} | LEFT_OUT if jar_set == "engine" else set()
     return [
-        LockedJar(jar_set, coordinate, sha256_of(folder / "jars" / coordinate.file_name))
+        LockedJar(jar_set, coordinate, sha256(folder / "jars" / coordinate.file_name))
         for coordinate in _resolved_coordinates(folder / "cache" / f"de-{jar_set}-default.xml")
         if coordinate.artifact not in provided and (folder / "jars" / coordinate.file_name).exists()
     ]

@@ -12,8 +12,10 @@ from psycopg2.extras import LogicalReplicationConnection
 from psycopg2.sql import SQL, Identifier, Literal
 
 from de_resources.local.endpoints import Endpoint
+from de_resources.local.postgres_guard import SETTING
 
-_PLAIN = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=iso_8601 -c extra_float_digits=3"
+_PLATFORM = f"-c {SETTING}=on"
+_PLAIN = f"{_PLATFORM} -c timezone=UTC -c datestyle=ISO -c intervalstyle=iso_8601 -c extra_float_digits=3"
 
 
 def ensure(admin: Callable[[], connection], endpoint: Endpoint) -> None:
@@ -39,9 +41,11 @@ def ensure_writer(admin: Callable[[], connection], endpoint: Endpoint) -> None:
 
 
 def log_in(endpoint: Endpoint, timeout: int = 3, *, replication: bool = False) -> connection:
-    """A session as the endpoint's role; for `replication` one that streams, with texts as ISO 8601 in UTC."""
+    """A session of the platform as the endpoint's role; for `replication` one that streams, with texts as ISO 8601 in UTC."""
     kind: dict[str, Any] = (
-        {"connection_factory": LogicalReplicationConnection, "options": _PLAIN} if replication else {}
+        {"connection_factory": LogicalReplicationConnection, "options": _PLAIN}
+        if replication
+        else {"options": _PLATFORM}
     )
     session: connection = psycopg2.connect(
         **kind,

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ import psycopg2
 from pydantic import SecretStr
 
 from de_resources.errors import PermanentError
-from de_resources.local import postgres_role
+from de_resources.local import postgres_guard, postgres_role
 from de_resources.local.account import can_grant_passage, closed_folder, with_passage
 from de_resources.local.endpoints import Endpoint
 from de_resources.local.ports import LOOPBACK
@@ -108,14 +109,16 @@ class PostgresService(Service):
         return True
 
     def bootstrap(self, endpoint: Endpoint) -> None:
-        """Create the role and its database, and log in as the role; and the role of the writer."""
+        """Create the role and its database, and log in as the role; the role of the writer; the guard of promised columns."""
         postgres_role.ensure(partial(self._admin, endpoint), endpoint)
         postgres_role.ensure_writer(partial(self._admin, endpoint), self.writer(endpoint))
+        with closing(self._admin(endpoint, str(endpoint.database))) as session:
+            postgres_guard.ensure(session, endpoint.user)
 
-    def _admin(self, endpoint: Endpoint) -> psycopg2.extensions.connection:
+    def _admin(self, endpoint: Endpoint, database: str = ADMIN) -> psycopg2.extensions.connection:
         password = self.secrets.generate(ADMIN_PASSWORD)
         return psycopg2.connect(
-            host=endpoint.host, port=endpoint.port, dbname=ADMIN, user=ADMIN, password=password, connect_timeout=3
+            host=endpoint.host, port=endpoint.port, dbname=database, user=ADMIN, password=password, connect_timeout=3
         )
 
     def _binaries(self) -> Binaries:

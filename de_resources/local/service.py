@@ -82,6 +82,11 @@ class Service(ABC):
     def is_ready(self, endpoint: Endpoint) -> bool:
         """One attempt, at most a few seconds, to get a real answer from the service."""
 
+    def complaint(self, endpoint: Endpoint) -> str | None:
+        """What a running service says is wrong with a part of it; None where nothing is. At most a few seconds."""
+        del endpoint
+        return None
+
     def bootstrap(self, endpoint: Endpoint) -> None:
         """What has to be created inside the running service before clients can use it; nothing on a rerun."""
         del endpoint

@@ -10,11 +10,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from de_resources.errors import PermanentError, PlatformError
 from de_resources.local import processes
@@ -22,7 +23,10 @@ from de_resources.local.capture_service import Captured, CaptureService
 from de_resources.local.endpoints import Endpoint, ServiceState, ServiceStatus
 from de_resources.local.jars import JarsMissing, ensure_jars
 from de_resources.local.kafka_server import KafkaService, client_config
+from de_resources.local.pages_service import PagesService
+from de_resources.local.partner_service import PartnerService
 from de_resources.local.postgres_server import PostgresService
+from de_resources.local.revival import LIMIT, Restarts
 from de_resources.local.service import Service
 from de_resources.local.spark_connect import SparkConnectService
 from de_resources.local.supervision import ProcessInfo, Supervision
@@ -35,7 +39,14 @@ if TYPE_CHECKING:
 Progress = Callable[[str, str], None]
 """Called with a service's name and what happens to it now; from several threads."""
 
-KINDS: tuple[type[Service], ...] = (SparkConnectService, PostgresService, KafkaService, CaptureService)
+KINDS: tuple[type[Service], ...] = (
+    SparkConnectService,
+    PostgresService,
+    KafkaService,
+    CaptureService,
+    PagesService,
+    PartnerService,
+)
 START_SECONDS = 120.0
 _SHOWN_LOG_LINES = 15
 
@@ -74,13 +85,14 @@ class UnknownService(PermanentError):
 
 
 class LocalServices:
-    """Spark Connect, PostgreSQL, Kafka, and the capture from one into the other, of one home."""
+    """Spark Connect, PostgreSQL, Kafka, the capture from one into the other, pages for people, and a partner, of one home."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.from_environment()
         self._services = {kind.name: kind(self.settings) for kind in KINDS}
         self._capture = CaptureService(self.settings)
         self._supervision = Supervision(self.settings)
+        self._restarts = Restarts(self.settings.home / "run" / "restarts.json")
 
     def up(
         self,
@@ -124,6 +136,26 @@ class LocalServices:
     def status(self) -> list[ServiceStatus]:
         """All services as they are now; starts and changes nothing."""
         return [self._status(service) for service in self._services.values()]
+
+    def revive(self, now: datetime) -> list[str]:
+        """Start again what died, within limits (`revival`), and return the names; does not wait until they answer.
+
+        Nothing while somebody else starts or stops services. What was stopped on purpose stays stopped.
+        """
+        revived = []
+        died = [s for s in self.status() if s.state is ServiceState.FAILED and self._restarts.allows(s.name, now)]
+        if not died:
+            return []
+        try:
+            with self._lock().acquire(timeout=0):
+                for status in died:
+                    self._restarts.note(status.name, now)
+                    service = self._service(status.name)
+                    self._supervision.start(service.name, service.prepare(service.allocate_ports()))
+                    revived.append(status.name)
+        except (Timeout, PlatformError):
+            return revived
+        return revived
 
     def logs(self, name: str, lines: int = 50) -> str:
         """The last lines of a service's log; empty before its first start."""
@@ -228,13 +260,18 @@ class LocalServices:
         if info is None or (info.state == "STOPPED" and not info.is_alive):
             return _status_without_process(service, port, absence)
         if not info.is_alive:
-            why = f"{info.how_it_ended}; see `de logs {service.name}`, then run `de up`."
+            tried = self._restarts.is_exhausted(service.name, datetime.now(UTC))
+            again = f", and again after {LIMIT} restarts" if tried else ""
+            why = f"{info.how_it_ended}{again}; see `de logs {service.name}`, then run `de up`."
             return ServiceStatus(service.name, ServiceState.FAILED, port, why=why)
         memory = processes.memory_bytes(info.pid)
-        accepts = service.endpoint(service.ports).accepts
-        state = ServiceState.RUNNING if accepts else ServiceState.STARTING
-        waiting = None if accepts else "it does not take connections yet."
-        return ServiceStatus(service.name, state, port, info.pid, memory, waiting)
+        endpoint = service.endpoint(service.ports)
+        if not endpoint.accepts:
+            why = "it does not take connections yet."
+            return ServiceStatus(service.name, ServiceState.STARTING, port, info.pid, memory, why)
+        wrong = service.complaint(endpoint)
+        state = ServiceState.DEGRADED if wrong else ServiceState.RUNNING
+        return ServiceStatus(service.name, state, port, info.pid, memory, wrong)
 
 
 def _status_without_process(service: Service, port: int | None, absence: PlatformError | None) -> ServiceStatus:

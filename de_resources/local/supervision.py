@@ -1,6 +1,7 @@
 """supervisord as the parent of the services: started as a daemon under the home, asked over a private unix socket.
 
-Services are not restarted behind anybody's back: one that died stays dead and says so, until the next `up`.
+It restarts nothing by itself: one that died says so, until the next `up`, or until the platform's daemon starts it again within
+limits (`revival`).
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Supervision:
         if self.is_alive:
             return
         self._prepare_folders()
-        # Programs of an earlier supervisord: in a home that was moved they name places that are gone. Each is written anew when
+        # Programs of an earlier supervisord: in a moved home they name places that are gone. Each is written again when
         # it is started.
         for earlier in (self.folder / "conf.d").glob("*.conf"):
             earlier.unlink()

@@ -17,7 +17,7 @@ from de_resources.contract import Contract
 from de_resources.contract.contract import Column
 from de_resources.delta.write.request import WriteRequest
 from de_resources.delta.write.writer import Writer
-from de_resources.migrations.migration import MIGRATIONS, Field, Migration, Sides, migrations_of, stored_by
+from de_resources.migrations.migration import MIGRATIONS, MigratedField, Migration, Sides, migrations_of, stored_by
 from de_resources.migrations.progress import progress_of
 
 DUAL_WRITE = f"{__name__}:DualWrite"
@@ -60,6 +60,6 @@ def contract_of(contract: Contract, migration: Migration, sides: Sides) -> Contr
     )
 
 
-def _columns(fields: Sequence[Field], migration: Migration, *, personal: bool) -> list[Column]:
+def _columns(fields: Sequence[MigratedField], migration: Migration, *, personal: bool) -> list[Column]:
     told = f"Filled by the migration `{migration.name}`"
     return [Column(f.name, f.type, told, nullable=True, personal=personal) for f in fields]

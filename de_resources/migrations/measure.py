@@ -18,7 +18,7 @@ Partition = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSides:
     """Rows of one version, by what is wrong with them; no row is counted twice but for `losing`.
 
     `old_alone`, `new_alone`: that side is filled and the other can be computed; `differing`: both are filled and disagree;
@@ -44,13 +44,13 @@ class Measured:
         return not self.pending and not self.differing
 
 
-def measure(session: SparkSession, table: Table, migration: Migration) -> Measured:
+def measure(session: SparkSession, table: Table, migration: Migration) -> MeasuredSides:
     """Count, on the table's newest version, which stores both sides."""
     log = table.log()
     assert log is not None  # noqa: S101 - a phase was read from it
     version, columns = log.version, log.partition_columns()
     if not migration.new:
-        return Measured(version, 0, 0, 0, 0, 0, ())
+        return MeasuredSides(version, 0, 0, 0, 0, 0, ())
     counts = {
         "old_alone": migration.old_alone,
         "new_alone": migration.new_alone,
@@ -68,4 +68,4 @@ def measure(session: SparkSession, table: Table, migration: Migration) -> Measur
     ]
     total = {name: sum(part[name] for _, part in parts) for name in ("rows", *counts)}
     pending = sorted((values for values, part in parts if part["old_alone"] or part["new_alone"]), key=repr)
-    return Measured(version, pending_in=tuple(pending), **total)
+    return MeasuredSides(version, pending_in=tuple(pending), **total)

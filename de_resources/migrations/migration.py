@@ -30,7 +30,7 @@ MIGRATIONS = "migrations"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
-class Kind(StrEnum):
+class MigrationKind(StrEnum):
     """What becomes of the old columns."""
 
     RENAME = "rename"
@@ -56,7 +56,7 @@ class NotAMigration(PermanentError):
 
 
 @dataclass(frozen=True)
-class Field:
+class MigratedField:
     """One column of a side. `value` is SQL over the columns of the other side, by which it is computed."""
 
     name: str
@@ -78,9 +78,9 @@ class Migration:
     """
 
     name: str
-    kind: Kind
-    old: tuple[Field, ...]
-    new: tuple[Field, ...]
+    kind: MigrationKind
+    old: tuple[MigratedField, ...]
+    new: tuple[MigratedField, ...]
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -104,7 +104,7 @@ class Migration:
         """The property of the table that says how far this migration has got."""
         return f"de.migration.{self.name}"
 
-    def fields(self, sides: Sides) -> tuple[Field, ...]:
+    def fields(self, sides: Sides) -> tuple[MigratedField, ...]:
         """The columns that a table stores."""
         return {Sides.OLD: self.old, Sides.BOTH: (*self.old, *self.new), Sides.NEW: self.new}[sides]
 
@@ -166,27 +166,34 @@ class Migration:
 
 def rename(name: str, old: str, new: str, type_: DataType) -> Migration:
     """A column gets another name."""
-    return Migration(name, Kind.RENAME, (Field(old, type_, identifier(new)),), (Field(new, type_, identifier(old)),))
+    return Migration(
+        name,
+        MigrationKind.RENAME,
+        (MigratedField(old, type_, identifier(new)),),
+        (MigratedField(new, type_, identifier(old)),),
+    )
 
 
 def retype(name: str, old: str, old_type: DataType, new: str, new_type: DataType) -> Migration:
     """A column's values become another type, under another name. What cannot be converted is null, and `loses`."""
     to_old, to_new = (f"try_cast({identifier(c)} AS {type_text(t)})" for c, t in ((new, old_type), (old, new_type)))
-    return Migration(name, Kind.RETYPE, (Field(old, old_type, to_old),), (Field(new, new_type, to_new),))
+    return Migration(
+        name, MigrationKind.RETYPE, (MigratedField(old, old_type, to_old),), (MigratedField(new, new_type, to_new),)
+    )
 
 
 def nest(name: str, columns: Mapping[str, DataType], into: str) -> Migration:
     """Columns become the fields of one struct, which is null where all of them are."""
-    old = tuple(Field(c, t, f"{identifier(into)}.{identifier(c)}") for c, t in columns.items())
+    old = tuple(MigratedField(c, t, f"{identifier(into)}.{identifier(c)}") for c, t in columns.items())
     parts = ", ".join(f"'{n}', {identifier(c)}" for n, c in zip(_positions(columns), columns, strict=True))
     value = f"CASE WHEN {_all_null(old)} THEN NULL ELSE named_struct({parts}) END" if old else "NULL"
     type_ = StructType([StructField(c, t) for c, t in columns.items()])
-    return Migration(name, Kind.NEST, old, (Field(into, type_, value),))
+    return Migration(name, MigrationKind.NEST, old, (MigratedField(into, type_, value),))
 
 
 def remove(name: str, columns: Mapping[str, DataType]) -> Migration:
     """Columns go. During grace a writer may leave them out; they are null then."""
-    return Migration(name, Kind.REMOVE, tuple(Field(c, t, "NULL") for c, t in columns.items()), ())
+    return Migration(name, MigrationKind.REMOVE, tuple(MigratedField(c, t, "NULL") for c, t in columns.items()), ())
 
 
 def migrations_of(metadata: Mapping[str, Any]) -> tuple[Migration, ...]:
@@ -215,14 +222,14 @@ def _positions(columns: Mapping[str, DataType]) -> list[str]:
     return [f"f{n}" for n in range(len(columns))]
 
 
-def _all_null(fields: Sequence[Field]) -> str:
+def _all_null(fields: Sequence[MigratedField]) -> str:
     return "(" + " AND ".join(f"{identifier(f.name)} IS NULL" for f in fields) + ")"
 
 
-def _computed(fields: Sequence[Field]) -> str:
+def _computed(fields: Sequence[MigratedField]) -> str:
     """Whether a side is what the other one says."""
     return "(" + " AND ".join(f"{identifier(f.name)} <=> {f.computed}" for f in fields) + ")"
 
 
-def _filled(field: Field, when: str) -> str:
+def _filled(field: MigratedField, when: str) -> str:
     return f"CASE WHEN {when} THEN {field.computed} ELSE {identifier(field.name)} END"

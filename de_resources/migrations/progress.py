@@ -33,14 +33,14 @@ class Unfit(PermanentError):
 
 
 @dataclass(frozen=True)
-class Progress:
+class MigrationProgress:
     """The phase of a migration, and what a writer has to fill."""
 
     phase: Phase
     sides: Sides
 
 
-def progress_of(log: TableLog, table: str, migration: Migration) -> Progress:
+def progress_of(log: TableLog, table: str, migration: Migration) -> MigrationProgress:
     """Where the table is. A step that died half-way counts as not done, and what is stored is filled. Raises `Unfit`."""
     names = {f.name for f in log.table.schema().fields}
     said = log.table.metadata().configuration.get(migration.property_name)
@@ -48,17 +48,19 @@ def progress_of(log: TableLog, table: str, migration: Migration) -> Progress:
     if not migration.new:
         return _of_removal(said, has_old=has_old)
     if has_old and has_new:
-        return Progress(Phase.MIGRATED if said == Phase.MIGRATED else Phase.EXPANDED, Sides.BOTH)
+        return MigrationProgress(Phase.MIGRATED if said == Phase.MIGRATED else Phase.EXPANDED, Sides.BOTH)
     if has_old == has_new:
         lacking = [n for n in (*migration.old_names, *migration.new_names) if n not in names]
         raise Unfit(table, migration.name, f"it has neither side whole and lacks {', '.join(lacking)}")
-    return Progress(Phase.NOT_STARTED, Sides.OLD) if has_old else Progress(Phase.CONTRACTED, Sides.NEW)
+    return (
+        MigrationProgress(Phase.NOT_STARTED, Sides.OLD) if has_old else MigrationProgress(Phase.CONTRACTED, Sides.NEW)
+    )
 
 
-def _of_removal(said: str | None, *, has_old: bool) -> Progress:
+def _of_removal(said: str | None, *, has_old: bool) -> MigrationProgress:
     """Of columns that go without a successor, only the property tells that writers may leave them out."""
     if not has_old:
-        return Progress(Phase.CONTRACTED, Sides.NEW)
+        return MigrationProgress(Phase.CONTRACTED, Sides.NEW)
     if said in (Phase.EXPANDED, Phase.MIGRATED):
-        return Progress(Phase(said), Sides.BOTH)
-    return Progress(Phase.NOT_STARTED, Sides.OLD)
+        return MigrationProgress(Phase(said), Sides.BOTH)
+    return MigrationProgress(Phase.NOT_STARTED, Sides.OLD)

@@ -18,7 +18,7 @@ _LOOKED_AT = 20
 
 
 @dataclass(frozen=True, order=True)
-class Reader:
+class ColumnReader:
     """An asset that reads columns of a table; `columns` is empty where nobody can tell which."""
 
     asset: str
@@ -33,7 +33,7 @@ class Reader:
 
 def readers_of(
     instance: dg.DagsterInstance, table: dg.AssetKey, columns: Collection[str], downstream: Iterable[dg.AssetKey]
-) -> list[Reader]:
+) -> list[ColumnReader]:
     """The assets that read one of the columns, or may do so, by the newest lineage of each; in order of their names.
 
     `downstream` are those that depend on the table; assets of other code locations are found where they have recorded that
@@ -46,7 +46,7 @@ def readers_of(
         read = _columns(lineage, table) & set(columns)
         unknown = asset in declared and (not lineage or LINEAGE_INCOMPLETE in lineage)
         if asset != table and (read or unknown):
-            found.append(Reader(asset.to_user_string(), tuple(sorted(read))))
+            found.append(ColumnReader(asset.to_user_string(), tuple(sorted(read))))
     return sorted(found)
 
 

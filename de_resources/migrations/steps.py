@@ -32,10 +32,10 @@ from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.lock import commit_lock
 from de_resources.delta.write.refusals import explained
 from de_resources.errors import PermanentError
-from de_resources.migrations.measure import Measured, Partition, measure
-from de_resources.migrations.migration import Field, Migration
-from de_resources.migrations.progress import Phase, Progress, Unfit, progress_of
-from de_resources.migrations.readers import Reader
+from de_resources.migrations.measure import MeasuredSides, Partition, measure
+from de_resources.migrations.migration import MigratedField, Migration
+from de_resources.migrations.progress import MigrationProgress, Phase, Unfit, progress_of
+from de_resources.migrations.readers import ColumnReader
 from de_resources.sql.identifiers import column_texts, identifier, type_text
 from de_resources.sql.literals import literal
 
@@ -56,7 +56,7 @@ class WrongPhase(PermanentError):
 class SidesDiffer(PermanentError):
     """Rows whose two sides say different things: dropping either would lose something."""
 
-    def __init__(self, table: str, migration: Migration, found: Measured) -> None:
+    def __init__(self, table: str, migration: Migration, found: MeasuredSides) -> None:
         self.table, self.migration, self.pending, self.differing = table, migration.name, found.pending, found.differing
         sides = f"{', '.join(migration.old_names)} and {', '.join(migration.new_names)}"
         super().__init__(
@@ -80,7 +80,7 @@ class WouldLose(PermanentError):
 class StillRead(PermanentError):
     """Columns that cannot go, for somebody reads them or may do so."""
 
-    def __init__(self, table: str, columns: Sequence[str], readers: Sequence[Reader]) -> None:
+    def __init__(self, table: str, columns: Sequence[str], readers: Sequence[ColumnReader]) -> None:
         self.table, self.columns, self.readers = table, tuple(columns), tuple(readers)
         super().__init__(
             f"{', '.join(columns)} of `{table}` cannot be dropped: {'; '.join(r.told for r in readers)}. Nothing was changed. "
@@ -100,13 +100,13 @@ class ValuesGone(PermanentError):
 
 
 @dataclass(frozen=True)
-class Step:
+class StepResult:
     """What a step did. `phase` is the one after it; `done` says what for people, and `commits` counts the backfill's."""
 
     phase: Phase
     done: str
     commits: int = 0
-    measured: Measured | None = None
+    measured: MeasuredSides | None = None
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,11 @@ class Migrator:
     stamp: CommitInfo
     lock_seconds: float = 60
 
-    def progress(self) -> Progress:
+    def progress(self) -> MigrationProgress:
         """Where the table is."""
         return progress_of(self._log(), self.table.name, self.migration)
 
-    def expand(self) -> Step:
+    def expand(self) -> StepResult:
         """Add the new columns. From this commit on every `DualWrite` fills both sides; old rows follow by `backfill`."""
         m = self.migration
         with self._alone():
@@ -135,17 +135,17 @@ class Migrator:
             if phase is Phase.CONTRACTED:
                 raise self._wrong("expand", phase, "it is over; `rollback` begins it again")
             if phase is not Phase.NOT_STARTED and self._property() is not None:
-                return Step(phase, "The table stores both sides already.")
+                return StepResult(phase, "The table stores both sides already.")
             self._require_fit()
             if phase is Phase.NOT_STARTED and m.new:
                 self._add(m.new)
             crash_point("before_switch", self.table.name)
             self._say(Phase.EXPANDED)
-        return Step(
+        return StepResult(
             Phase.EXPANDED, f"Both sides are stored: {', '.join(m.new_names) or 'writers may leave the column out'}."
         )
 
-    def backfill(self, at_most: int | None = None) -> Step:
+    def backfill(self, at_most: int | None = None) -> StepResult:
         """Fill the side that is missing, one partition and commit at a time; `at_most` so many partitions, then stop.
 
         Writers get their turn between the partitions. Values that are there are never changed. When no row is pending any
@@ -165,15 +165,17 @@ class Migrator:
         found = measure(self.session, self.table, self.migration)
         if found.pending:
             left = len(found.pending_in)
-            return Step(Phase.EXPANDED, f"{found.pending:,} row(s) in {left} partition(s) are left.", commits, found)
+            return StepResult(
+                Phase.EXPANDED, f"{found.pending:,} row(s) in {left} partition(s) are left.", commits, found
+            )
         if found.differing:
             raise SidesDiffer(self.table.name, self.migration, found)
         if phase is not Phase.MIGRATED:
             with self._alone():
                 self._say(Phase.MIGRATED)
-        return Step(Phase.MIGRATED, f"All {found.rows:,} row(s) say the same on both sides.", commits, found)
+        return StepResult(Phase.MIGRATED, f"All {found.rows:,} row(s) say the same on both sides.", commits, found)
 
-    def contract(self, readers: Sequence[Reader], *, accept_loss: bool = False) -> Step:
+    def contract(self, readers: Sequence[ColumnReader], *, accept_loss: bool = False) -> StepResult:
         """Drop the old columns. `readers` are those of the old columns (`readers_of`), but for whom a person has cleared.
 
         Raises `StillRead` where there is any, `SidesDiffer`, and `WouldLose` without `accept_loss`. Writers of the platform
@@ -183,46 +185,58 @@ class Migrator:
             phase = self.progress().phase
             if phase is Phase.CONTRACTED:
                 self._unmap()
-                return Step(phase, "The old columns are gone already.")
+                return StepResult(phase, "The old columns are gone already.")
             if phase is not Phase.MIGRATED:
                 raise self._wrong("contract", phase, "take the steps `expand` and `migrate` first")
             found = self._require_agreement()
             if found.losing and not accept_loss:
                 raise WouldLose(self.table.name, self.migration, found.losing)
             self._drop(self.migration.old_names, readers, found)
-        return Step(Phase.CONTRACTED, f"{', '.join(self.migration.old_names)} are dropped.", measured=found)
+        return StepResult(Phase.CONTRACTED, f"{', '.join(self.migration.old_names)} are dropped.", measured=found)
 
-    def rollback(self, readers: Sequence[Reader] = ()) -> Step:
+    def rollback(self, readers: Sequence[ColumnReader] = ()) -> StepResult:
         """Back to the phase before. `readers` are those of the new columns, which go when an expansion is taken back.
 
-        From `contracted`: the old columns are added and computed from the new ones. Raises `ValuesGone` for a removal,
+        From `contracted`: the old columns are added and computed from the new ones. One that was killed in between is refused
+        (`SidesDiffer`) until the step `migrate` has filled what is left. Raises `ValuesGone` for a removal,
         `StillRead`, and `SidesDiffer` where only the new side says something.
         """
         phase = self.progress().phase
         if phase is Phase.CONTRACTED:
             return self._bring_back()
-        if phase is Phase.NOT_STARTED:
-            return Step(phase, "Nothing had begun.")
+        if phase is Phase.NOT_STARTED and self.table.properties_now().keys().isdisjoint(self._left):
+            return StepResult(phase, "Nothing had begun.")
         with self._alone():
-            if phase is Phase.MIGRATED:
+            if phase is Phase.NOT_STARTED:
+                self._unmap()  # a rollback died after it had dropped the columns
+            elif phase is Phase.MIGRATED:
                 self._say(Phase.EXPANDED)
-                return Step(Phase.EXPANDED, "The table stores both sides, as before.")
-            if self.migration.new:
+                return StepResult(Phase.EXPANDED, "The table stores both sides, as before.")
+            elif self.migration.new:
                 # Old rows that were not filled yet lose nothing; what only the new side says would be lost.
                 self._drop(self.migration.new_names, readers, self._require_agreement(both=False))
             self._forget()
-        return Step(Phase.NOT_STARTED, "The table is as it was before the expansion.")
+        return StepResult(Phase.NOT_STARTED, "The table is as it was before the expansion.")
 
-    def _bring_back(self) -> Step:
+    @property
+    def _left(self) -> set[str]:
+        """The properties that a table has only while a migration is under way."""
+        return {_MAPPED, self.migration.property_name}
+
+    def _bring_back(self) -> StepResult:
         if not self.migration.new:
             raise ValuesGone(self.table.name, self.migration)
         with self._alone():
             self._unmap()
-            self._add(self.migration.old)
+            # The word before the columns: who dies in between finds one side stored, and never both with one of them empty
+            # in a table that says it is migrated.
             self._say(Phase.EXPANDED)
+            crash_point("before_switch", self.table.name)
+            self._add(self.migration.old)
+        crash_point("after_switch", self.table.name)
         return self.backfill()
 
-    def _require_agreement(self, *, both: bool = True) -> Measured:
+    def _require_agreement(self, *, both: bool = True) -> MeasuredSides:
         """Count, and refuse unless the old side says all that the new one does; with `both`, the other way round as well."""
         found = measure(self.session, self.table, self.migration)
         if found.differing or found.new_alone or (both and found.old_alone):
@@ -257,7 +271,7 @@ class Migrator:
             crash_point("before_commit", self.table.name)
             self._run(f"UPDATE {self.table.sql} SET {assignments} WHERE {' AND '.join(where)}")
 
-    def _drop(self, columns: Sequence[str], readers: Sequence[Reader], found: Measured) -> None:
+    def _drop(self, columns: Sequence[str], readers: Sequence[ColumnReader], found: MeasuredSides) -> None:
         if readers:
             raise StillRead(self.table.name, columns, readers)
         if self._log().version != found.version:
@@ -272,14 +286,14 @@ class Migrator:
         self._unmap()
 
     def _unmap(self) -> None:
-        """Give the columns their plain names in the files again, where a drop has mapped them: the files are written anew."""
+        """Give the columns their plain names in the files again, where a drop has mapped them: the files are written again."""
         if self.table.properties_now().get(_MAPPED) is None:
             return
         alter = f"ALTER TABLE {self.table.sql}"
         self._run(f"{alter} SET TBLPROPERTIES ({literal(_MODE)} = 'none')", **{"columnMapping.allowRemoval": "true"})
         self._run(f"{alter} UNSET TBLPROPERTIES IF EXISTS ({literal(_MAPPED)})")
 
-    def _add(self, fields: Sequence[Field]) -> None:
+    def _add(self, fields: Sequence[MigratedField]) -> None:
         schema = StructType([StructField(f.name, f.type) for f in fields])
         texts = column_texts(schema, mapped=(self.table.properties_now().get(_MODE) or "none") != "none")
         self._run(f"ALTER TABLE {self.table.sql} ADD COLUMNS ({', '.join(texts.values())})")

@@ -45,7 +45,7 @@ def markdown_table_of(found: Figures) -> str:
         middle = [_text(each) for each in quantiles] if isinstance(quantiles, list) else [""] * len(PROBABILITIES)
         other = ", ".join(f"{name} {_text(own[name])}" for name in (NOT_FINITE, TRUE, LONGEST) if name in own)
         cells = [column, _text(own.get(NULLS)), _text(own.get(DISTINCT)), _text(own.get(MIN)), *middle]
-        lines.append(f"| {' | '.join(map(_cell, [*cells, _text(own.get(MAX)), other]))} |")
+        lines.append(f"| {' | '.join(map(cell, [*cells, _text(own.get(MAX)), other]))} |")
     return "\n".join(lines)
 
 
@@ -55,7 +55,7 @@ def _text(value: Figure | None) -> str:
     return f"{value:,.6g}" if isinstance(value, float) else str("" if value is None else value)
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Text that ends neither a cell nor a line of a table, and is no markup."""
     plain = "".join(c if c.isprintable() else " " for c in text)
     return plain.replace("|", "¦").replace("<", "‹").replace(">", "›").replace("`", "'")[:80]

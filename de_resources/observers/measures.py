@@ -13,7 +13,7 @@ Source: Apache DataSketches; Spark's `hll_sketch_agg`, `kll_sketch_agg_double` a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +26,11 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     DecimalType,
+    DoubleType,
     FractionalType,
+    IntegerType,
     IntegralType,
+    LongType,
     MapType,
     StringType,
     StructField,
@@ -42,7 +45,11 @@ ROWS = "rows"
 NULLS, DISTINCT, MIN, MAX = "nulls", "distinct", "min", "max"
 QUANTILES, NOT_FINITE, TRUE, LONGEST = "quantiles", "not_finite", "true", "longest"
 TOP = "top"
-_PRESENT, _NUMBER, _DAY, _MOMENT = "present", "number", "day", "moment"
+_PRESENT, _FINITE, _NUMBER, _DAY, _MOMENT = "present", "finite", "number", "day", "moment"
+
+MOST_CLOSE_LOOKS = 6
+"""As many figures that are neither nulls nor bounds are measured where nobody says which columns matter: each costs about a
+third of what it costs to write a column."""
 
 PROBABILITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Of the quantiles, in order."""
@@ -54,12 +61,13 @@ Figure = int | float | str | Sequence[float] | Sequence[tuple[str, int]]
 
 @dataclass(frozen=True)
 class Measure:
-    """One figure of one column."""
+    """One figure of one column. `computed`: the input is more than the column as it is."""
 
     column: str
     name: str
     input: Column
     aggregate: Callable[[Column], Column]
+    computed: bool = True
 
 
 @dataclass(frozen=True)
@@ -76,16 +84,67 @@ def measures_of(
     *,
     where: Column | None = None,
     sample: Column | None = None,
+    told: Container[str] = (),
+    closely: Container[str] | None = None,
 ) -> list[Measure]:
     """The measures of these columns, over the rows for which `where` is true, or over all. The first one counts rows.
 
+    Of the columns that are `told`, somebody else tells the nulls and the bounds: moments, and a key, are then not looked at.
+
     `sample` is true for the rows that the quantiles look at. With it distinct values are not counted: those of a part say
-    nothing about the whole.
+    nothing about the whole. Of columns that are not looked at `closely` there are nulls and bounds only; None: all are.
     """
     every = F.lit(1) if where is None else F.when(where, 1)
     return [
         Measure("", ROWS, every, F.count),
-        *(m for field_ in fields for m in _of_column(field_, contract, where, sample)),
+        *(
+            measure
+            for field_ in fields
+            for measure in (
+                _of_column(field_, contract, where, sample, field_.name in told)
+                if closely is None or field_.name in closely or not _close_looks(field_, contract)
+                else _that_add_up(field_, contract, where, field_.name in told, close=False)
+            )
+        ),
+    ]
+
+
+def looked_at_closely(fields: Sequence[StructField], contract: Contract | None) -> frozenset[str]:
+    """The columns that are looked at closely where nobody says which matter: numbers first, then the others, in their order,
+    while `MOST_CLOSE_LOOKS` allows."""
+    looks = {field_.name: _close_looks(field_, contract) for field_ in fields}
+    chosen, left = set[str](), MOST_CLOSE_LOOKS
+    for name in sorted(looks, key=lambda name: not {_NUMBER} & set(looks[name])):
+        if 0 < len(looks[name]) <= left:
+            chosen.add(name)
+            left -= len(looks[name])
+    return frozenset(chosen)
+
+
+def _close_looks(field_: StructField, contract: Contract | None) -> list[str]:
+    """The figures of a column that are neither nulls nor bounds, by the names of their measures."""
+    names = [measure.name for measure in _of_column(field_, contract, None, None, told=False)]
+    return [name for name in names if name not in (_PRESENT, _DAY, _MOMENT)]
+
+
+def sums_and_bounds_of(
+    fields: Sequence[StructField],
+    contract: Contract | None,
+    *,
+    told: Container[str] = (),
+    closely: Container[str] | None = None,
+) -> list[Measure]:
+    """As `measures_of`, what is known of the whole once it is known of its parts (`together`). Sketches have no part in it."""
+    counts = Measure("", ROWS, F.lit(1), F.count)
+    return [
+        counts,
+        *(
+            measure
+            for field_ in fields
+            for measure in _that_add_up(
+                field_, contract, None, field_.name in told, close=closely is None or field_.name in closely
+            )
+        ),
     ]
 
 
@@ -116,9 +175,60 @@ def figures(measures: Sequence[Measure], found: Mapping[str, Any], prefix: str =
     return Figures(rows, columns)
 
 
+def joined(seen: Figures, told: Mapping[str, Mapping[str, Figure]], fields: Sequence[StructField]) -> Figures:
+    """What was seen of the rows, and what is told of some columns: nulls, and bounds where none were seen."""
+    columns: dict[str, dict[str, Figure]] = {}
+    for field_ in fields:
+        own, other = dict(seen.columns.get(field_.name, {})), told.get(field_.name, {})
+        if _is_float(field_.dataType) and NULLS in own and NULLS in other:
+            # The sketch has taken numbers only: what it lacks is null, or none.
+            own[NOT_FINITE] = int(str(own[NULLS])) - int(str(other[NULLS]))
+        nulls = {NULLS: other[NULLS]} if NULLS in other else {}
+        columns[field_.name] = {**other, **own, **nulls}
+    return Figures(seen.rows, columns)
+
+
+def without_nulls(seen: Figures, columns: Container[str]) -> Figures:
+    """What was seen, where nobody tells how many of the values that are no numbers are null."""
+    own = {c: {n: f for n, f in each.items() if n != NULLS or c not in columns} for c, each in seen.columns.items()}
+    return Figures(seen.rows, own)
+
+
+def together(parts: Sequence[Figures]) -> Figures:
+    """The figures of the whole from those of its parts: counts are added, bounds are those of all.
+
+    A count that a part with rows does not have is left out, for the sum of the others would be too low.
+    """
+    filled = [part for part in parts if part.rows]
+    names = dict.fromkeys(column for part in parts for column in part.columns)
+    columns = {name: _together([part.columns.get(name, {}) for part in filled or parts]) for name in names}
+    return Figures(sum(part.rows for part in parts), columns)
+
+
+def _together(parts: Sequence[Mapping[str, Figure]]) -> dict[str, Figure]:
+    whole: dict[str, Figure] = {}
+    for name, join in _JOINED.items():
+        known: list[Any] = [part[name] for part in parts if name in part]
+        if known and (join is not sum or len(known) == len(parts)):
+            whole[name] = join(known)
+    return whole
+
+
+_JOINED: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    NULLS: sum,
+    MIN: min,
+    MAX: max,
+    NOT_FINITE: sum,
+    TRUE: sum,
+    LONGEST: max,
+}
+
+
 def _figures_of(name: str, value: Any, rows: int) -> dict[str, Figure]:
     if name == _PRESENT:
         return {_PRESENT: int(value or 0)}
+    if name == _FINITE:
+        return {NULLS: rows - int(value or 0)}
     if name in (_NUMBER, _DAY, _MOMENT):
         return _sketched(name, value, rows)
     told = None if value is None else _plain(value)
@@ -145,20 +255,60 @@ def _moment(name: str, value: int) -> str:
 
 
 def _of_column(
-    field_: StructField, contract: Contract | None, where: Column | None, sample: Column | None
+    field_: StructField, contract: Contract | None, where: Column | None, sample: Column | None, told: bool
 ) -> Iterator[Measure]:
     name, type_ = field_.name, field_.dataType
     value = F.col(identifier(name))
     if where is not None:
         value = F.when(where, value)
     if sample is None and _has_countable_values(type_) and not _is_key(name, contract):
-        # Hashed, since the sketch takes few types, and no empty text.
-        yield Measure(name, DISTINCT, F.when(value.isNotNull(), F.xxhash64(value)), distinct)
+        yield _distinct(name, value, type_, computed=where is not None)
     own = list(_of_values(name, value, type_, sample)) if may_show_values(name, contract) else []
+    if told:
+        # A sketch of a key or of moments would tell nothing else that is shown.
+        known = {_DAY, _MOMENT, *((MIN, MAX) if isinstance(type_, IntegralType) else ())}
+        exact_key = _is_key(name, contract) and isinstance(type_, IntegralType)
+        yield from () if exact_key else (m for m in own if m.name not in known)
+        return
     counted = any(measure.name in (_NUMBER, _DAY, _MOMENT) for measure in own)
     if not counted or (_is_float(type_) and sample is None):
-        yield Measure(name, _PRESENT, value, F.count)
+        yield Measure(name, _PRESENT, value, F.count, computed=where is not None)
     yield from own
+
+
+def _that_add_up(
+    field_: StructField, contract: Contract | None, where: Column | None, told: bool, *, close: bool
+) -> Iterator[Measure]:
+    """Counts and bounds. Where a commit tells of the column, and nobody looks closely, nothing is left to measure."""
+    name, type_ = field_.name, field_.dataType
+    value = F.col(identifier(name))
+    if where is not None:
+        value = F.when(where, value)
+    if not told:
+        yield Measure(name, _PRESENT, value, F.count, computed=where is not None)
+    if not may_show_values(name, contract):
+        return
+    if isinstance(type_, IntegralType | FractionalType):
+        if told and isinstance(type_, IntegralType if close else IntegralType | DoubleType | DecimalType):
+            return
+        number = finite(value, type_)
+        if isinstance(type_, DecimalType):
+            number = number.cast("double")
+        if close and _is_float(type_):
+            yield Measure(name, _FINITE, number, F.count)
+        yield Measure(name, MIN, number, F.min)
+        yield Measure(name, MAX, number, F.max)
+    elif close and not isinstance(type_, DateType | TimestampType | TimestampNTZType):
+        yield from _of_values(name, value, type_, None)
+
+
+def _distinct(name: str, value: Column, type_: DataType, *, computed: bool) -> Measure:
+    if isinstance(type_, IntegerType | LongType):
+        return Measure(name, DISTINCT, value, distinct, computed)
+    if isinstance(type_, DateType):
+        return Measure(name, DISTINCT, F.unix_date(value), distinct)
+    # Hashed, since the sketch takes few types, and no empty text.
+    return Measure(name, DISTINCT, F.when(value.isNotNull(), F.xxhash64(value)), distinct)
 
 
 def distinct(hashed: Column) -> Column:

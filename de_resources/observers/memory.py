@@ -6,7 +6,6 @@ One JSON file per table, replaced in one step. Losing it costs a new look at the
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from de_resources.observers.measures import QUANTILES, TOP, Figure, Figures
-from de_resources.observers.profile import Point
+from de_resources.observers.profile import HistoryPoint
+from de_resources.pages.files import publish
 
 MOST_POINTS = 400
 """The newest ones are remembered: a year of days, more than two weeks of hours."""
@@ -24,11 +24,11 @@ NEVER = -1
 
 @dataclass(frozen=True)
 class Memory:
-    """Of one table. `table_id` tells it from another one that was made anew at its place."""
+    """Of one table. `table_id` tells it from another one that was made again at its place."""
 
     table_id: str = ""
     version: int = NEVER
-    points: Mapping[str, Point] = field(default_factory=dict)
+    points: Mapping[str, HistoryPoint] = field(default_factory=dict)
     accepted: Mapping[str, str] = field(default_factory=dict)
     """Reasons by the key of a point: why a person takes it for usual, whatever the bounds say."""
 
@@ -36,7 +36,7 @@ class Memory:
         """Whether this version, or a later one, was looked at."""
         return self.table_id == table_id and self.version >= version
 
-    def with_points(self, table_id: str, version: int, points: Iterable[Point]) -> Memory:
+    def with_points(self, table_id: str, version: int, points: Iterable[HistoryPoint]) -> Memory:
         """After a look. A point takes the place of the one that its partition had; of another table nothing is kept."""
         before = self if self.table_id == table_id else Memory()
         new = {point.key: point for point in points}
@@ -52,12 +52,20 @@ class Memory:
 
 
 def load(file: Path) -> Memory:
-    """What is remembered. A file that is missing, or that nobody can read any more, is a memory of nothing."""
+    """What is remembered. A file that is missing, or whose content nobody understands any more, is a memory of nothing.
+
+    Raises `OSError` for a file that is there and cannot be read now: whoever took that for nothing would look at everything
+    again, and forget what was learnt.
+    """
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return Memory()
+    try:
+        told = json.loads(text)
         points = {key: _point(key, each) for key, each in told["points"].items()}
         return Memory(told["table_id"], told["version"], points, told["accepted"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return Memory()
 
 
@@ -73,16 +81,7 @@ def save(file: Path, memory: Memory) -> None:
     publish(file, json.dumps(told, separators=(",", ":")))
 
 
-def publish(file: Path, text: str) -> None:
-    """Write beside the place and move there, so that a reader has the old text or the new one."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".draft-", dir=file.parent) as drafts:
-        draft = Path(drafts) / file.name
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(file)
-
-
-def _told(point: Point, *, whole: bool) -> dict[str, Any]:
+def _told(point: HistoryPoint, *, whole: bool) -> dict[str, Any]:
     """Only the newest point is shown with its most frequent values."""
     left_out = () if whole else (TOP,)
     columns = {c: {n: f for n, f in own.items() if n not in left_out} for c, own in point.figures.columns.items()}
@@ -96,10 +95,12 @@ def _told(point: Point, *, whole: bool) -> dict[str, Any]:
     }
 
 
-def _point(key: str, told: Mapping[str, Any]) -> Point:
+def _point(key: str, told: Mapping[str, Any]) -> HistoryPoint:
     columns = {c: {n: _figure(n, f) for n, f in own.items()} for c, own in told["columns"].items()}
     at = datetime.fromisoformat(told["at"])
-    return Point(key, told["version"], at, Figures(told["rows"], columns), told["refused"], tuple(told["partition"]))
+    return HistoryPoint(
+        key, told["version"], at, Figures(told["rows"], columns), told["refused"], tuple(told["partition"])
+    )
 
 
 def _figure(name: str, value: Any) -> Figure:

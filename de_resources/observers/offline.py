@@ -20,11 +20,12 @@ from de_resources.delta.log.changed_partitions import changed_partitions
 from de_resources.delta.log.versions import HOUSEKEEPING
 from de_resources.delta.table import Table
 from de_resources.observers.drift import Judgement, judge
-from de_resources.observers.memory import Memory, load, publish, save
-from de_resources.observers.page import Dataset, page_of
-from de_resources.observers.profile import Point, profile
+from de_resources.observers.memory import Memory, load, save
+from de_resources.observers.page import ProfiledDataset, page_of
+from de_resources.observers.profile import HistoryPoint, profile
+from de_resources.pages.files import publish
 
-Refused = Callable[[Point], str]
+Refused = Callable[[HistoryPoint], str]
 """Why a point is no measure of others; empty: it is."""
 
 
@@ -32,14 +33,14 @@ Refused = Callable[[Point], str]
 class Look:
     """What a look at a table has brought. `new` are the points that it made; none: there was nothing new."""
 
-    dataset: Dataset
+    dataset: ProfiledDataset
     memory: Memory
     judgement: Judgement
     page: Path
-    new: tuple[Point, ...] = ()
+    new: tuple[HistoryPoint, ...] = ()
 
     @property
-    def newest(self) -> Point:
+    def newest(self) -> HistoryPoint:
         """The last of all points."""
         return self.memory.points[max(self.memory.points)]
 
@@ -70,7 +71,7 @@ class OfflineObserver:
         file, page = self._places(name)
         memory = load(file)
         table_id = str(log.table.metadata().id)
-        points: list[Point] = []
+        points: list[HistoryPoint] = []
         if not memory.seen(table_id, log.version):
             since = memory.version if memory.table_id == table_id else -1
             points = _new_points(session, table, log, since, at)
@@ -93,7 +94,7 @@ class OfflineObserver:
 
 def _new_points(
     session: Callable[[], SparkSession], table: Table, log: TableLog, since: int, at: datetime
-) -> list[Point]:
+) -> list[HistoryPoint]:
     """The points of what changed after a version; none where only housekeeping came."""
     if log.partition_columns():
         changed = list(changed_partitions(log, since).changed)
@@ -105,11 +106,13 @@ def _new_points(
     return profile(session(), table, log, None, at) if not log.is_blank else []
 
 
-def _dataset(name: str, table: Table, log: TableLog) -> Dataset:
+def _dataset(name: str, table: Table, log: TableLog) -> ProfiledDataset:
     by = log.partition_columns()
     fields = {field.name: str(field.type) for field in log.table.schema().fields if field.name not in by}
     types = {c.name: c.type.simpleString() for c in table.contract.columns} if table.contract else {}
-    return Dataset(name, {column: types.get(column, _plain(type_)) for column, type_ in fields.items()}, table.contract)
+    return ProfiledDataset(
+        name, {column: types.get(column, _plain(type_)) for column, type_ in fields.items()}, table.contract
+    )
 
 
 def _plain(type_: str) -> str:

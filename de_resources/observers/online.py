@@ -2,12 +2,16 @@
 
     @dg.asset(metadata={"contract": "shop.contracts:Orders", "writer": "de_resources.observers.online:OnlineObserver"})
 
-The figures are aggregates on the write's own job: no second read, no job more. They are told after the commit, by the
-materialisation, so that what never landed is never reported.
+The figures are aggregates on the write's own job: no second read, no job more. Nulls and bounds that the commit's own
+statistics tell are taken from there. They are told after the commit, by the materialisation, so that what never landed is
+never reported. A stream is observed micro-batch by micro-batch: what adds up - counts and bounds - is told of all that
+the run committed, and `observer/batches` shows each of them.
 
 | metadata `observe` | meaning                                                                                       |
 |--------------------|-----------------------------------------------------------------------------------------------|
 | `columns`          | these columns only; default: all of the table, up to `MOST_COLUMNS`                            |
+| `closely`          | of these columns more than nulls and bounds: distinct values, quantiles, NaN and infinities,   |
+|                    | how many are true, the longest; default: `columns`, else the first (`looked_at_closely`)        |
 | `sample`           | share of the rows that the quantiles look at; distinct values are not counted then             |
 | `required`         | true: what fails in the observer fails the write; default: it is told, and the write goes on    |
 
@@ -16,7 +20,7 @@ Source: pattern *Online Observer*; Spark's `Observation`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
@@ -27,6 +31,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
+from de_resources.contract import Contract
 from de_resources.delta.metadata import OF_RUN
 from de_resources.delta.slices import OffsetRange
 from de_resources.delta.table import Written
@@ -36,8 +41,22 @@ from de_resources.engine.errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError
 from de_resources.lineage import MARK
 from de_resources.observers.figures_shown import PREFIX, markdown_table_of, numbers
-from de_resources.observers.measures import Figures, Measure, aggregates, figures, measures_of
-from de_resources.observers.settings import Settings
+from de_resources.observers.log_statistics import StatedStatistics, told_by, told_columns
+from de_resources.observers.measures import (
+    NULLS,
+    Figures,
+    Measure,
+    aggregates,
+    figures,
+    joined,
+    looked_at_closely,
+    may_show_values,
+    measures_of,
+    sums_and_bounds_of,
+    without_nulls,
+)
+from de_resources.observers.micro_batches import Seen, StreamLook, markdown_of, of_all
+from de_resources.observers.settings import ObserverSettings
 from de_resources.sql.identifiers import identifier
 
 MOST_COLUMNS = 64
@@ -64,11 +83,15 @@ class ObserverFailed(PermanentError):
 class _Look:
     """One look at a frame on its way into the table: what is measured, by partition key; None: of the frame as a whole."""
 
-    settings: Settings
+    settings: ObserverSettings
     observation: Observation | None = None
     measures: Mapping[str | None, Sequence[Measure]] = field(default_factory=dict)
+    fields: Sequence[StructField] = ()
+    told: frozenset[str] = frozenset()
+    """The columns of which the commit tells nulls and bounds."""
     left_out: int = 0
     failed: str = ""
+    stream: StreamLook | None = None
 
 
 @dataclass(frozen=True)
@@ -77,10 +100,12 @@ class _Landed:
 
     figures: Mapping[str | None, Figures] = field(default_factory=dict)
     why_not: str = ""
+    batches: Sequence[Seen] = ()
+    """The micro-batches of a stream."""
 
 
 class OnlineObserver(Writer):
-    """Measures the frame that it hands on. A rerun measures anew; a retry that does not write again says so."""
+    """Measures the frame that it hands on. A rerun measures again; a retry that does not write again says so."""
 
     def __init__(self) -> None:
         self._look: _Look | None = None
@@ -89,7 +114,7 @@ class OnlineObserver(Writer):
     def write(self, request: WriteRequest, proceed: Write) -> Written:
         """Write the frame under observation. Raises `NoSuchSetting`; `ObserverFailed` where the asset requires it."""
         asset = request.stamp.writer
-        settings = Settings.of(asset, request.metadata)
+        settings = ObserverSettings.of(asset, request.metadata)
         frame, self._look = self._observed(request, settings)
         if self._look.failed and settings.required:
             raise ObserverFailed(asset, self._look.failed, committed=False)
@@ -110,7 +135,8 @@ class OnlineObserver(Writer):
                 raise ObserverFailed(request.stamp.writer, landed.why_not, committed=True)
             return {f"{PREFIX}/not_observed": landed.why_not}
         left_out = {f"{PREFIX}/columns_left_out": look.left_out} if look.left_out else {}
-        told = {**_told(landed.figures[None]), **left_out} if None in landed.figures else left_out
+        batches = {f"{PREFIX}/batches": dg.MetadataValue.md(markdown_of(landed.batches))} if landed.batches else {}
+        told = {**_told(landed.figures[None]), **left_out, **batches} if None in landed.figures else left_out
         return {f"{OF_RUN}{name}": value for name, value in told.items()} if len(_keys(request)) > 1 else told
 
     def record_by_key(self, request: WriteRequest, written: Written) -> Mapping[str, Mapping[str, Any]]:  # noqa: ARG002
@@ -119,52 +145,84 @@ class OnlineObserver(Writer):
         return {key: _told(found) for key, found in known.items() if key is not None}
 
     def measures(
-        self, request: WriteRequest, settings: Settings, fields: Sequence[StructField], where: Column | None
+        self,
+        request: WriteRequest,
+        settings: ObserverSettings,
+        fields: Sequence[StructField],
+        where: Column | None,
+        told: Container[str] = (),
     ) -> list[Measure]:
-        """What is measured of these columns, in the rows for which `where` is true. A subclass may measure something else."""
-        sample = F.col(_SAMPLED) if settings.sample < 1 else None
-        return measures_of(fields, request.table.contract, where=where, sample=sample)
+        """What is measured of these columns, in the rows for which `where` is true. A subclass may measure something else.
 
-    def _observed(self, request: WriteRequest, settings: Settings) -> tuple[DataFrame, _Look]:
+        Of the columns in `told`, the commit will tell the nulls and the bounds.
+        """
+        sample = F.col(_SAMPLED) if settings.sample < 1 else None
+        contract = request.table.contract
+        closely = _closely(settings, fields, contract)
+        return measures_of(fields, contract, where=where, sample=sample, told=told, closely=closely)
+
+    def _observed(self, request: WriteRequest, settings: ObserverSettings) -> tuple[DataFrame, _Look]:
         """The frame under observation; or as it is, with the reason."""
         plain = request.frame
-        if plain.isStreaming:
-            return plain, _Look(settings, failed="a stream is written in batches, and not observed as a whole")
         try:
             fields = _chosen(plain, settings)
-            measures = self._by_key(request, settings, fields[:MOST_COLUMNS])
+            chosen = fields[:MOST_COLUMNS]
+            if plain.isStreaming:
+                frame, look = _watched_stream(request, chosen, settings)
+                return frame, _Look(settings, stream=look, left_out=len(fields[MOST_COLUMNS:]))
+            told = _told_by_the_commit(request)
+            measures = self._by_key(request, settings, chosen, told)
             observation = Observation(f"observer_{uuid4().hex}")
             frame = _watched(_sampled(plain, settings), list(measures.values()), observation)
             # Over Spark Connect nothing was looked at so far: a mistake in an aggregate would fail the write.
             _ = frame.schema
         except Exception as error:  # noqa: BLE001 - whatever fails in looking is no reason not to write
             return plain, _Look(settings, failed=_in_short(error))
-        return frame, _Look(settings, observation, measures, left_out=len(fields[MOST_COLUMNS:]))
+        return frame, _Look(settings, observation, measures, chosen, told, left_out=len(fields[MOST_COLUMNS:]))
 
     def _by_key(
-        self, request: WriteRequest, settings: Settings, fields: Sequence[StructField]
+        self, request: WriteRequest, settings: ObserverSettings, fields: Sequence[StructField], told: Container[str]
     ) -> Mapping[str | None, Sequence[Measure]]:
-        whole = self.measures(request, settings, fields, None)
+        whole = self.measures(request, settings, fields, None, told)
         keys = _keys(request)
         if request.slice is None or len(keys) < 2 or len(keys) * len(whole) > MOST_AGGREGATES:
             return {None: whole}
         schema = request.frame.schema
         inside = {key: F.expr(request.slice.key_predicate(key, schema)) for key in keys}
-        return {key: self.measures(request, settings, fields, where) for key, where in inside.items()}
+        return {key: self.measures(request, settings, fields, where, told) for key, where in inside.items()}
 
 
-def _watched(frame: DataFrame, looks: Sequence[Sequence[Measure]], observation: Observation) -> DataFrame:
+def _closely(settings: ObserverSettings, fields: Sequence[StructField], contract: Contract | None) -> Container[str]:
+    return looked_at_closely(fields, contract) if settings.closely is None else settings.closely
+
+
+def _watched_stream(
+    request: WriteRequest, fields: Sequence[StructField], settings: ObserverSettings
+) -> tuple[DataFrame, StreamLook]:
+    """The stream under observation. Each micro-batch is a commit, whose files tell nulls and bounds of its rows alone."""
+    contract = request.table.contract
+    told = _told_by_its_files(request)
+    bounded = frozenset(each.name for each in fields if may_show_values(each.name, contract))
+    measures = sums_and_bounds_of(fields, contract, told=told, closely=_closely(settings, fields, contract))
+    look = StreamLook(f"observer_{uuid4().hex}", measures, fields, told, bounded)
+    frame = _watched(request.frame, [measures], look.name)
+    _ = frame.schema
+    return frame, look
+
+
+def _watched(frame: DataFrame, looks: Sequence[Sequence[Measure]], observation: Observation | str) -> DataFrame:
     """The frame under observation. What the aggregates take is computed before, with the rest of the row."""
     columns = frame.columns
-    names = [[f"{MARK}observed_{place}_{own}" for own in range(len(each))] for place, each in enumerate(looks)]
-    inputs = [
-        m.input.alias(name) for each, own in zip(looks, names, strict=True) for m, name in zip(each, own, strict=True)
-    ]
-    wanted = [
-        aggregate
-        for place, (each, own) in enumerate(zip(looks, names, strict=True))
-        for aggregate in aggregates(each, _prefix(place), [F.col(identifier(name)) for name in own])
-    ]
+    inputs, wanted = [], []
+    for place, each in enumerate(looks):
+        taken = []
+        for own, measure in enumerate(each):
+            name = f"{MARK}observed_{place}_{own}"
+            # A column as it is need not be stored in the row a second time.
+            taken.append(F.col(identifier(name)) if measure.computed else measure.input)
+            if measure.computed:
+                inputs.append(measure.input.alias(name))
+        wanted += aggregates(each, _prefix(place), taken)
     kept = [F.col(identifier(name)) for name in columns if name != _SAMPLED]
     return frame.select("*", *inputs).observe(observation, *wanted).select(*kept)
 
@@ -182,7 +240,7 @@ def _told(found: Figures) -> dict[str, Any]:
     return {**numbers(found), f"{PREFIX}/columns": dg.MetadataValue.md(markdown_table_of(found))}
 
 
-def _chosen(frame: DataFrame, settings: Settings) -> list[StructField]:
+def _chosen(frame: DataFrame, settings: ObserverSettings) -> list[StructField]:
     fields = {field.name: field for field in frame.schema.fields}
     missing = [name for name in settings.columns if name not in fields]
     if missing:
@@ -190,12 +248,14 @@ def _chosen(frame: DataFrame, settings: Settings) -> list[StructField]:
     return [fields[name] for name in settings.columns or fields]
 
 
-def _sampled(frame: DataFrame, settings: Settings) -> DataFrame:
+def _sampled(frame: DataFrame, settings: ObserverSettings) -> DataFrame:
     # An observation takes no random function itself.
     return frame.withColumn(_SAMPLED, F.rand() < settings.sample) if settings.sample < 1 else frame
 
 
 def _landed(look: _Look, request: WriteRequest, written: Written) -> _Landed:
+    if look.stream is not None:
+        return _landed_of_stream(look.stream, request, written)
     if look.observation is None:
         return _Landed(why_not=look.failed)
     # An observation of a write that did not run would be waited for, for ever.
@@ -214,7 +274,52 @@ def _landed(look: _Look, request: WriteRequest, written: Written) -> _Landed:
     if committed is not None and seen > committed:
         # A stage that was computed twice is counted twice.
         return _Landed(why_not=f"{seen:,} rows were seen and {committed:,} committed")
-    return _Landed(found)
+    return _Landed(_with_statistics(look, request, written, found) if look.told else found)
+
+
+def _landed_of_stream(look: StreamLook, request: WriteRequest, written: Written) -> _Landed:
+    log = (written.table or request.table).log()
+    if written.skipped or log is None:
+        return _Landed(why_not=written.skipped or "nothing was committed")
+    try:
+        seen = look.seen(log, written, _prefix(0))
+    except LookupError as error:
+        return _Landed(why_not=str(error))
+    return _Landed({None: of_all(seen)}, batches=seen)
+
+
+def _told_by_the_commit(request: WriteRequest) -> frozenset[str]:
+    """The columns whose nulls and bounds need not be looked at: this write's files will tell them, and of no other rows."""
+    columns = () if request.slice is None else request.slice.columns
+    by_file = set(columns) <= set(request.table.partitioned_by)
+    if request.mode not in (WriteMode.overwrite, WriteMode.append) or not by_file:
+        return frozenset()
+    return _told_by_its_files(request)
+
+
+def _told_by_its_files(request: WriteRequest) -> frozenset[str]:
+    if request.form.encode is not None:
+        # They tell of the form in which the rows are stored, and not of what is meant.
+        return frozenset()
+    return told_columns(request.session, request.table, request.frame.schema)
+
+
+def _with_statistics(
+    look: _Look, request: WriteRequest, written: Written, found: Mapping[str | None, Figures]
+) -> Mapping[str | None, Figures]:
+    """The figures, and what the commit's statistics tell besides. Where they are not about these rows, they are left out."""
+    assert written.commit is not None  # noqa: S101 - asked before
+    table, version = written.table or request.table, written.commit.version
+    slice_ = request.slice if None not in found else None
+    fields = [field for field in look.fields if field.name in look.told]
+    bounded = {field.name for field in fields if may_show_values(field.name, request.table.contract)}
+    log = table.log()
+    told = told_by(log, version, fields, slice_.key_of if slice_ else lambda _: None, bounded) if log else None
+    seen = {key: each.rows for key, each in found.items() if each.rows}
+    if told is None or {key: each.rows for key, each in told.items() if each.rows} != seen:
+        return {key: without_nulls(each, look.told) for key, each in found.items()}
+    nothing = StatedStatistics(0, {field.name: {NULLS: 0} for field in fields})
+    return {key: joined(each, told.get(key, nothing).columns, look.fields) for key, each in found.items()}
 
 
 def _in_short(error: Exception) -> str:

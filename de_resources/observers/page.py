@@ -9,10 +9,8 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from de_resources.contract import Contract
-from de_resources.observers import plots
 from de_resources.observers.bounds import LEAST_POINTS
 from de_resources.observers.drift import Judgement
 from de_resources.observers.figures_shown import markdown_table_of
@@ -31,35 +29,15 @@ from de_resources.observers.measures import (
     may_show_values,
 )
 from de_resources.observers.memory import Memory
-from de_resources.observers.plots import Mark
-from de_resources.observers.profile import Point
+from de_resources.observers.profile import HistoryPoint
+from de_resources.pages import plots, theme
+from de_resources.pages.plots import Mark
+from de_resources.pages.words import short, text
 
 MOST_COLUMNS = 200
 """As many columns have a card; of a wider table the others are counted."""
 
-_LIGHT = (
-    "--paper:#fbfbfa;--card:#fff;--ink:#1d2129;--soft:#5c6470;--edge:#d9dce1;--accent:#2563a8;--alarm:#b93815;"
-    "color-scheme:light"
-)
-_DARK = (
-    "--paper:#14161a;--card:#1d2026;--ink:#e7e9ee;--soft:#a0a8b4;--edge:#363b44;--accent:#74b3f2;--alarm:#ff8f6b;"
-    "color-scheme:dark"
-)
-_STYLE = f"""
-:root{{{_LIGHT}}}
-@media(prefers-color-scheme:dark){{:root{{{_DARK}}}}}
-*{{box-sizing:border-box}}
-body{{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}}
-main{{max-width:1060px;margin:0 auto;padding:20px 16px 48px}}
-h1{{font-size:1.5rem;margin:0 0 4px}}
-h2{{font-size:1.1rem;margin:28px 0 10px}}
-h3{{font-size:1rem;margin:0}}
-p{{margin:4px 0}}
-.soft,small{{color:var(--soft)}}
-.facts{{display:flex;flex-wrap:wrap;gap:6px 20px;margin:12px 0;padding:0;list-style:none}}
-.facts b{{font-size:1.15rem}}
-.grid{{display:grid;gap:12px;grid-template-columns:repeat(auto-fill,minmax(min(300px,100%),1fr))}}
-.card{{background:var(--card);border:1px solid var(--edge);border-radius:8px;padding:12px 14px;min-width:0}}
+_STYLE = f"""{theme.BASE}
 .wide{{max-width:480px}}
 .drift{{border-left:4px solid var(--alarm)}}
 .usual{{border-left:4px solid var(--accent)}}
@@ -68,7 +46,6 @@ svg{{display:block;width:100%;height:auto;margin-top:8px}}
 dl{{display:grid;grid-template-columns:auto 1fr;gap:1px 12px;margin:8px 0}}
 dt{{color:var(--soft)}}
 dd{{margin:0;text-align:right;font-variant-numeric:tabular-nums}}
-.badge{{border:1px solid var(--edge);border-radius:99px;padding:0 8px;font-size:.78rem;font-weight:400;white-space:nowrap}}
 .bar{{position:relative;padding:1px 6px;margin-top:3px;display:flex;justify-content:space-between;gap:10px}}
 .bar i{{position:absolute;inset:0 auto 0 0;background:var(--accent);opacity:.16;border-radius:3px}}
 {plots.STYLE}"""
@@ -81,7 +58,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 @dataclass(frozen=True)
-class Dataset:
+class ProfiledDataset:
     """What is profiled. `types` are the columns in their order, with their types."""
 
     name: str
@@ -89,7 +66,7 @@ class Dataset:
     contract: Contract | None = None
 
 
-def page_of(dataset: Dataset, memory: Memory, judgement: Judgement) -> str:
+def page_of(dataset: ProfiledDataset, memory: Memory, judgement: Judgement) -> str:
     """The page about the newest point, and those before it. Values of personal columns are in none of the points."""
     keys = sorted(memory.points)
     body = "".join(_sections(dataset, memory, judgement, keys)) if keys else _card("Nothing was looked at yet.")
@@ -102,13 +79,13 @@ def page_of(dataset: Dataset, memory: Memory, judgement: Judgement) -> str:
     )
 
 
-def markdown_of(dataset: Dataset, memory: Memory, judgement: Judgement) -> str:
+def markdown_of(dataset: ProfiledDataset, memory: Memory, judgement: Judgement) -> str:
     """The same in short, for Dagster's page of the asset, which opens no files: findings, rows over time, the figures."""
     keys = sorted(memory.points)
     if not keys:
         return "Nothing was looked at yet."
     drawn = _history("", ROWS, memory, judgement)
-    colours = f"<style>svg{{{_LIGHT};background:#fff}}{plots.STYLE}</style></svg>"
+    colours = f"<style>svg{{{theme.LIGHT};background:#fff}}{plots.STYLE}</style></svg>"
     image = b64encode(drawn.replace("</svg>", colours).encode()).decode()
     found = [f"- {_plain(str(drift))}" for drift in judgement.of(keys[-1])] or [_plain(_learnt(judgement))]
     newest = memory.points[keys[-1]].figures
@@ -118,18 +95,11 @@ def markdown_of(dataset: Dataset, memory: Memory, judgement: Judgement) -> str:
     )
 
 
-def text(value: object) -> str:
-    """Text that is no markup, whatever it was, and has no sign that nobody sees."""
-    lines = " ".join(str(value).splitlines())
-    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in lines)
-    return escape(plain if len(plain) <= 400 else f"{plain[:399]}…")
-
-
 def _plain(value: str) -> str:
     return "".join(c if c.isprintable() and c not in "<>`*_[]!|\\" else " " for c in value)
 
 
-def _sections(dataset: Dataset, memory: Memory, judgement: Judgement, keys: Sequence[str]) -> Iterator[str]:
+def _sections(dataset: ProfiledDataset, memory: Memory, judgement: Judgement, keys: Sequence[str]) -> Iterator[str]:
     newest = memory.points[keys[-1]]
     if dataset.contract is not None:
         yield f'<p class="soft">{text(dataset.contract.description)}</p>'
@@ -153,7 +123,7 @@ def _sections(dataset: Dataset, memory: Memory, judgement: Judgement, keys: Sequ
     yield f'<p class="soft">{_EXPLAINED}</p>'
 
 
-def _findings(newest: Point, memory: Memory, judgement: Judgement) -> str:
+def _findings(newest: HistoryPoint, memory: Memory, judgement: Judgement) -> str:
     drifts = judgement.of(newest.key)
     said = ""
     if newest.refused:
@@ -173,7 +143,7 @@ def _learnt(judgement: Judgement) -> str:
     return f"Nothing is outside of what is usual: {len(judgement.bounds):,} figures were compared."
 
 
-def _column(column: str, dataset: Dataset, memory: Memory, judgement: Judgement, keys: Sequence[str]) -> str:
+def _column(column: str, dataset: ProfiledDataset, memory: Memory, judgement: Judgement, keys: Sequence[str]) -> str:
     newest = memory.points[keys[-1]].figures
     own = newest.columns.get(column, {})
     badge = "" if may_show_values(column, dataset.contract) else ' <span class="badge">counts only</span>'
@@ -231,12 +201,13 @@ def _history(column: str, figure: str, memory: Memory, judgement: Judgement) -> 
         for key, value in judgement.series.get((column, figure), ())
     ]
     title = f"{column}: {figure} over time" if column else "Rows over time"
-    return plots.history(title, marks, judgement.bounds.get((column, figure)))
+    bounds = judgement.bounds.get((column, figure))
+    return plots.history(title, marks, (bounds.low, bounds.high) if bounds else None)
 
 
 def _number(value: Figure) -> str:
     if isinstance(value, int | float):
-        return text(plots.short(value))
+        return text(short(value))
     return text(value)
 
 

@@ -39,7 +39,7 @@ _LONGEST_VALUE = 60
 
 
 @dataclass(frozen=True)
-class Point:
+class HistoryPoint:
     """What a partition, or a version, was like. `key` orders the points; `refused` says why it is no measure of others."""
 
     key: str
@@ -52,7 +52,7 @@ class Point:
 
 def profile(
     session: SparkSession, table: Table, log: TableLog, partitions: Sequence[Values] | None, at: datetime
-) -> list[Point]:
+) -> list[HistoryPoint]:
     """A point for each of these partitions; None: one of the table as a whole, at the version of the log.
 
     A partition without rows has a point of zeros. Reads a fixed version and takes no lock. A rerun gives the same counts and
@@ -61,7 +61,7 @@ def profile(
     frame = table.read(session, log.version)
     if partitions is None:
         (whole,) = _looked_at(frame, table.contract, []).values()
-        return [Point(f"{at:%Y-%m-%d %H:%M:%S} v{log.version}", log.version, at, whole)]
+        return [HistoryPoint(f"{at:%Y-%m-%d %H:%M:%S} v{log.version}", log.version, at, whole)]
     columns = log.partition_columns()
     live = {tuple(found[c] for c in columns) for found in log.table.partitions()}
     filled = newest([values for values in partitions if values in live], most_partitions(frame))
@@ -69,7 +69,7 @@ def profile(
     empty = {_label(values): Figures(0) for values in partitions if values not in live}
     by_label = {_label(values): values for values in partitions}
     return [
-        Point(label, log.version, at, own, partition=by_label.get(label, ()))
+        HistoryPoint(label, log.version, at, own, partition=by_label.get(label, ()))
         for label, own in sorted((empty | {_label(k): v for k, v in found.items()}).items())
     ]
 

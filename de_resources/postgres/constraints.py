@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -21,8 +21,9 @@ from psycopg2.extensions import cursor
 from psycopg2.sql import SQL, Identifier
 
 from de_resources.contract import CONSTRAINT, Contract
-from de_resources.contract.rules import Rule
+from de_resources.contract.rules import Rule, comparisons
 from de_resources.errors import PermanentError
+from de_resources.sql.identifiers import quoted_identifier
 
 _log = logging.getLogger(__name__)
 _NAME_BYTES = 63
@@ -53,6 +54,13 @@ def constraints_of(contract: Contract) -> tuple[tuple[str, str], ...]:
     checks = {rule.name: _check(contract, rule) for rule in contract.rules if rule.check != "present"}
     keys = {f"{column}_reference": _reference(column, to) for column, to in contract.references.items()}
     return tuple((f"{CONSTRAINT}{name}"[:_NAME_BYTES], text) for name, text in (checks | keys).items())
+
+
+def violated(contract: Contract, rule: Rule) -> str:
+    """SQL of PostgreSQL that is true for a row that breaks the rule; never NULL. Raises `NotForPostgres`."""
+    if rule.check == "present":
+        return f"{quoted_identifier(rule.columns[0])} IS NULL"
+    return f"NOT coalesce({_check(contract, rule).removeprefix('CHECK ')}, FALSE)"
 
 
 def enforce(statement: cursor, table: Identifier, constraints: Sequence[tuple[str, str]]) -> None:
@@ -105,7 +113,7 @@ def _check(contract: Contract, rule: Rule) -> str:
         predicate = _PREDICATES.get(rule.check)
         if predicate is None:
             raise NotForPostgres(contract.name, rule.name)
-        column = _quoted(rule.columns[0])
+        column = quoted_identifier(rule.columns[0])
         return f"CHECK ({column} IS NULL OR {predicate(column, rule.statistics)})"
     if not _PLAIN.fullmatch(rule.predicate):
         raise NotForPostgres(contract.name, rule.name)
@@ -114,12 +122,8 @@ def _check(contract: Contract, rule: Rule) -> str:
 
 def _reference(column: str, to: str) -> str:
     *table, to_column = to.split(".")
-    target = f"{'.'.join(map(_quoted, table))} ({_quoted(to_column)})"
-    return f"FOREIGN KEY ({_quoted(column)}) REFERENCES {target} DEFERRABLE INITIALLY DEFERRED"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    target = f"{'.'.join(map(quoted_identifier, table))} ({quoted_identifier(to_column)})"
+    return f"FOREIGN KEY ({quoted_identifier(column)}) REFERENCES {target} DEFERRABLE INITIALLY DEFERRED"
 
 
 def _literal(value: Any) -> str:
@@ -133,27 +137,5 @@ def _literal(value: Any) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def _within(column: str, s: Mapping[str, Any]) -> str:
-    low, high = (">=" if s["include_min"] else ">"), ("<=" if s["include_max"] else "<")
-    return f"({column} {low} {_literal(s['min_value'])} AND {column} {high} {_literal(s['max_value'])})"
-
-
-def _length(column: str, s: Mapping[str, Any]) -> str:
-    signs = (("min_value", ">="), ("max_value", "<="), ("exact_value", "="))
-    bounds = [f"length({column}) {sign} {int(s[name])}" for name, sign in signs if s.get(name) is not None]
-    return f"({' AND '.join(bounds) or 'TRUE'})"
-
-
-_PREDICATES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
-    "equal_to": lambda c, s: f"{c} = {_literal(s['value'])}",
-    "not_equal_to": lambda c, s: f"{c} <> {_literal(s['value'])}",
-    "greater_than": lambda c, s: f"{c} > {_literal(s['min_value'])}",
-    "greater_than_or_equal_to": lambda c, s: f"{c} >= {_literal(s['min_value'])}",
-    "less_than": lambda c, s: f"{c} < {_literal(s['max_value'])}",
-    "less_than_or_equal_to": lambda c, s: f"{c} <= {_literal(s['max_value'])}",
-    "in_range": _within,
-    "isin": lambda c, s: f"{c} IN ({', '.join(map(_literal, s['allowed_values']))})",
-    "notin": lambda c, s: f"{c} NOT IN ({', '.join(map(_literal, s['forbidden_values']))})",
-    "str_length": _length,
-}
-"""By the names of pandera's checks. Patterns are left out: the two databases have different regular expressions."""
+_PREDICATES = comparisons(_literal)
+"""Patterns are left out: the two databases have different regular expressions."""

@@ -24,11 +24,13 @@ from psycopg2.extras import execute_values
 from psycopg2.sql import SQL, Composable, Composed, Identifier
 
 from de_resources.contract import Contract
+from de_resources.contract.contract import Column
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.constraints import constraints_of, enforce
 from de_resources.postgres.creation import create_missing
+from de_resources.postgres.protection import protect
 
 LOADS = "loads"
 REFUSALS = (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError, DependentObjectsStillExist)
@@ -99,20 +101,23 @@ class LoadInterrupted(TransientError):
 
 def sql_columns(contract: Contract) -> tuple[tuple[str, str], ...]:
     """A contract's columns with their SQL types. Raises `NoSuchColumnType`."""
-    columns = []
-    for column in contract.columns:
-        spark_type = column.type.simpleString()
-        if spark_type not in _TYPES:
-            raise NoSuchColumnType(contract.name, column.name, spark_type)
-        columns.append((column.name, _TYPES[spark_type] + ("" if column.nullable else " NOT NULL")))
-    return tuple(columns)
+    return tuple((c.name, sql_type(contract.name, c) + ("" if c.nullable else " NOT NULL")) for c in contract.columns)
+
+
+def sql_type(contract: str, column: Column) -> str:
+    """The SQL type of a contract's column. Raises `NoSuchColumnType`."""
+    spark_type = column.type.simpleString()
+    if spark_type not in _TYPES:
+        raise NoSuchColumnType(contract, column.name, spark_type)
+    return _TYPES[spark_type]
 
 
 @dataclass(frozen=True)
 class Relation:
     """A table (`schema.name`), its columns with their SQL types, its key, and the column that tells a row's slice.
 
-    `constraints`: what else its rows have to keep, as name and definition (`postgres.constraints`).
+    `constraints`: what else its rows have to keep, as name and definition (`postgres.constraints`). `readers`: who outside of
+    the graph reads it, for who would take a column away.
     """
 
     name: str
@@ -120,6 +125,7 @@ class Relation:
     key: tuple[str, ...]
     slice_column: str
     constraints: tuple[tuple[str, str], ...] = ()
+    readers: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, contract: Contract) -> Relation:
@@ -128,12 +134,17 @@ class Relation:
         Raises `NoSuchColumnType`, `NotForPostgres`.
         """
         (slice_column,) = contract.partitioned_by
-        return cls(contract.name, sql_columns(contract), contract.key, slice_column, constraints_of(contract))
+        columns, constraints = sql_columns(contract), constraints_of(contract)
+        return cls(contract.name, columns, contract.key, slice_column, constraints, contract.consumers)
 
     @property
     def identifier(self) -> Identifier:
         """Its quoted name."""
         return Identifier(*self.name.split("."))
+
+    def protect(self, statement: cursor) -> None:
+        """Let the database refuse statements of others that take a declared column away; the table is there."""
+        protect(statement, self.identifier, self.name, (name for name, _ in self.columns), self.readers)
 
     def definition(self) -> Composed:
         """The statement that creates it."""
@@ -198,6 +209,7 @@ def _create_missing(database: PostgresDatabase, load: Load, tables: Iterable[Rel
         create_missing(statement, [loads, *((table.identifier, table.definition()) for table in tables)])
         for table in tables:
             enforce(statement, table.identifier, table.constraints)
+            table.protect(statement)
 
 
 def _replace(statement: cursor, relation: Relation, slice_: str | date, rows: Rows) -> None:

@@ -47,7 +47,8 @@ class UpsertInterrupted(TransientError):
 
 def keyed_relation(contract: Contract) -> Relation:
     """The table that a contract describes, not sliced by anything. Raises `NoSuchColumnType`."""
-    return Relation(contract.name, sql_columns(contract), contract.key, "", constraints_of(contract))
+    columns, constraints = sql_columns(contract), constraints_of(contract)
+    return Relation(contract.name, columns, contract.key, "", constraints, contract.consumers)
 
 
 def exists(database: PostgresDatabase, relation: Relation) -> bool:
@@ -70,6 +71,7 @@ def create_if_missing(database: PostgresDatabase, relation: Relation, *, indexed
     with database.connect() as session, session.cursor() as statement:
         postgres_creation.create_missing(statement, [(relation.identifier, relation.definition()), *indexes])
         enforce(statement, relation.identifier, relation.constraints)
+        relation.protect(statement)
 
 
 def upsert(

@@ -24,6 +24,7 @@ from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.creation import claim_schema, exists, lock
+from de_resources.postgres.protection import protect
 from de_resources.postgres.transaction import explained, reason_of, sql_columns
 from de_resources.postgres.view_swap import PATIENCE, LockWait, swapping
 from de_resources.proxy.manifest import WHOLE, Manifest
@@ -63,13 +64,13 @@ class ViewInUse(PermanentError):
 
 
 class VersionTaken(TransientError):
-    """Another attempt at the same version has begun it anew, in a table of its own."""
+    """Another attempt at the same version has begun it again, in a table of its own."""
 
     def __init__(self, view: str, id_: str) -> None:
         self.view, self.id = view, id_
         super().__init__(
-            f"Another attempt has begun version `{id_}` of `{view}` anew, and what this one wrote is gone. The version is left "
-            "to that attempt. Run again: a version that is complete by then is taken as it is."
+            f"Another attempt has begun version `{id_}` of `{view}` again, and what this one wrote is gone. The version is "
+            "left to that attempt. Run again: a version that is complete by then is taken as it is."
         )
 
 
@@ -80,11 +81,13 @@ class ProxyView:
     name: str
     columns: tuple[tuple[str, str], ...]
     key: tuple[str, ...]
+    readers: tuple[str, ...] = ()
+    """Who outside of the graph reads it, for who would take a column away."""
 
     @classmethod
     def of(cls, contract: Contract) -> ProxyView:
         """The view of a contract. Raises `NoSuchColumnType`."""
-        return cls(contract.name, sql_columns(contract), contract.key)
+        return cls(contract.name, sql_columns(contract), contract.key, contract.consumers)
 
     @property
     def identifier(self) -> Identifier:
@@ -124,7 +127,7 @@ class ViewProxy:
         """Fill a version of its own and close it; readers do not see it yet. Returns its rows.
 
         A version that an earlier attempt completed is left as it is and `rows` are not looked at; one that it left
-        incomplete is filled anew. An attempt that is overtaken by another one closes nothing.
+        incomplete is filled again. An attempt that is overtaken by another one closes nothing.
         Raises `VersionTaken`, `LoadRefused`, `LoadInterrupted`, `ServiceUnavailable`.
         """
         token = self._open(id_, run)
@@ -346,18 +349,24 @@ def point(statement: cursor, view: ProxyView, id_: str) -> None:
     """Let the view show a version, within the caller's transaction.
 
     `CREATE OR REPLACE VIEW` takes columns at the end and nothing else. Where columns went, moved or changed their type the
-    view is made anew in the same transaction, with the grants that it had: readers wait, and find the old one or the new
+    view is made again in the same transaction, with the grants that it had: readers wait, and find the old one or the new
     one. What is built on it makes the database refuse, for nothing is dropped along.
     """
-    names = {"view": view.identifier, "table": view.version(id_)}
     before, after = _columns(statement, view.identifier), _columns(statement, view.version(id_))
+    names = {"view": view.identifier, "table": view.version(id_)}
     select = SQL("SELECT {} FROM {table}").format(SQL(", ").join(Identifier(name) for name, _ in after), **names)
     if before == after[: len(before)]:
         statement.execute(SQL("CREATE OR REPLACE VIEW {view} AS {select}").format(select=select, **names))
-        return
+    else:
+        _make_anew(statement, view, select)
+    protect(statement, view.identifier, view.name, (name for name, _ in view.columns), view.readers)
+
+
+def _make_anew(statement: cursor, view: ProxyView, select: Composed) -> None:
     statement.execute(_GRANTS, (view.identifier.as_string(statement),))
     grants = statement.fetchall()
-    statement.execute(SQL("DROP VIEW {view}; CREATE VIEW {view} AS {select}").format(select=select, **names))
+    again = SQL("DROP VIEW {view}; CREATE VIEW {view} AS {select}").format(select=select, view=view.identifier)
+    statement.execute(again)
     for grant in grants:
         statement.execute(_grant(view, *grant))
 

@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame
 from de_resources.atomic_files import publish, staged
 from de_resources.delta.table import TableMissing
 from de_resources.delta.write.lock import local_folder
+from de_resources.lineage.inputs import read_as
+from de_resources.lineage.record import copied_columns
 from de_resources.proxy.table import NoImmutableStore, ProxiedTable, newest_partition
 from de_resources.spark import SparkEngine
 from de_resources.sql.identifiers import identifier
@@ -40,7 +42,13 @@ class CatalogueViewIOManager(dg.ConfigurableIOManager):
         path.parent.mkdir(parents=True, exist_ok=True)
         staged(path).write_text(json.dumps(asdict(obj), indent=1) + "\n")
         publish(path)
-        context.add_output_metadata({"view/of": obj.of, "view/columns": ", ".join(obj.columns)})
+        context.add_output_metadata(
+            {
+                "view/of": obj.of,
+                "view/columns": ", ".join(obj.columns),
+                **copied_columns(obj.columns, dg.AssetKey.from_user_string(obj.of)),
+            }
+        )
 
     def load_input(self, context: dg.InputContext) -> DataFrame:
         """What the view shows now, lazily. Raises `TableMissing` where it, or what it is a view of, is not there yet."""
@@ -51,7 +59,7 @@ class CatalogueViewIOManager(dg.ConfigurableIOManager):
         facts = json.loads(path.read_text())
         below = ProxiedTable(facts["of"].replace("/", "."), f"{self.root_uri.rstrip('/')}/{facts['of']}")
         _, rows = newest_partition(below, self.spark.spark_session)
-        return rows.select(*map(identifier, facts["columns"])).alias(name)
+        return read_as(rows.select(*map(identifier, facts["columns"])), context.asset_key)
 
     def _path(self, key: dg.AssetKey) -> Path:
         uri = "/".join([self.root_uri.rstrip("/"), *key.path])

@@ -60,7 +60,7 @@ class VersionWriter(Writer):
         frame = request.frame
         if table.contract is not None:
             frame = match_schema(frame, table.name, table.contract.struct_type())
-        id_, written = table.write_version(request.session, frame, request.stamp, request.slice)
+        id_, written = table.write_version(request.session, frame, request.stamp, request.slice, request.form)
         manifest = publish(table.store, id_, now=datetime.now(UTC))
         details: dict[str, str | int | Sequence[str]] = {
             "proxy/version": id_,

@@ -17,7 +17,7 @@ WHOLE = "*"
 
 
 @dataclass(frozen=True)
-class Version:
+class ProxyVersion:
     """A complete version: a table that nobody writes any more.
 
     `log_version` is the version of its log that is published: whatever somebody forces in later is not read.
@@ -36,7 +36,7 @@ class Version:
         return _document(self)
 
     @classmethod
-    def from_json(cls, text: str) -> Version:
+    def from_json(cls, text: str) -> ProxyVersion:
         """The version that `to_json` wrote."""
         facts = json.loads(text)
         return cls(**{**facts, "completed": datetime.fromisoformat(facts["completed"])})
@@ -78,7 +78,7 @@ class Manifest:
         return cls(**{**facts, "at": at, "brought": brought})
 
 
-def _document(facts: Version | Manifest) -> str:
+def _document(facts: ProxyVersion | Manifest) -> str:
     def plain(value: Any) -> Any:
         return value.isoformat() if isinstance(value, datetime) else value
 

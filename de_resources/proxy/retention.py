@@ -36,7 +36,7 @@ class RetentionPolicy:
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovedVersions:
     """What retention took away: manifests by number, versions by id, and folders that no run completed."""
 
     manifests: tuple[int, ...]
@@ -53,7 +53,7 @@ def retained(manifests: Sequence[Manifest], promise: RetentionPolicy, now: datet
     return [m for m in manifests if m.number in numbers]
 
 
-def retain(store: VersionStore, promise: RetentionPolicy, now: datetime) -> Removed:
+def retain(store: VersionStore, promise: RetentionPolicy, now: datetime) -> RemovedVersions:
     """Remove what the promise does not cover. For a caller that keeps writers and other switches away meanwhile.
 
     Killed at any point it leaves manifests whose versions are all there, and the rest to the next time.
@@ -80,7 +80,7 @@ def retain(store: VersionStore, promise: RetentionPolicy, now: datetime) -> Remo
     for id_ in unfinished:
         _remove(store, id_)
     _remove_drafts(store, since)
-    return Removed(tuple(dropped), tuple(removed), tuple(unfinished))
+    return RemovedVersions(tuple(dropped), tuple(removed), tuple(unfinished))
 
 
 def _unfinished(store: VersionStore, since: datetime) -> list[str]:

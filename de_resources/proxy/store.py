@@ -18,7 +18,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from de_resources.errors import PermanentError
-from de_resources.proxy.manifest import Manifest, Version
+from de_resources.proxy.manifest import Manifest, ProxyVersion
 
 READ_ONLY = 0o444
 
@@ -85,26 +85,26 @@ class VersionStore:
                 continue
         return None
 
-    def version(self, id_: str) -> Version:
+    def version(self, id_: str) -> ProxyVersion:
         """A complete version. Raises `VersionMissing`."""
         found = self.complete(id_)
         if found is None:
             raise VersionMissing(self.name, id_)
         return found
 
-    def complete(self, id_: str) -> Version | None:
+    def complete(self, id_: str) -> ProxyVersion | None:
         """The version, or None as long as it is not complete."""
         try:
-            return Version.from_json(self.version_path(id_).read_text())
+            return ProxyVersion.from_json(self.version_path(id_).read_text())
         except FileNotFoundError:
             return None
 
-    def complete_versions(self) -> list[Version]:
+    def complete_versions(self) -> list[ProxyVersion]:
         """All complete versions, live or not, oldest first."""
         found = [self.complete(path.stem) for path in self.versions_folder.glob("[!.]*.json")]
         return sorted((v for v in found if v is not None), key=lambda v: (v.completed, v.id))
 
-    def add(self, version: Version) -> None:
+    def add(self, version: ProxyVersion) -> None:
         """Say that a version is complete. Saying it again changes nothing."""
         create(self.version_path(version.id), version.to_json())
 

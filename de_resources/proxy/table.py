@@ -20,8 +20,9 @@ from de_resources.delta.slices import Slice
 from de_resources.delta.table import CommitInfo, Table, TableMissing, Written
 from de_resources.delta.write import overwrite as overwriting
 from de_resources.delta.write.lock import local_folder
+from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm
 from de_resources.errors import PermanentError
-from de_resources.proxy.manifest import WHOLE, Manifest, Version
+from de_resources.proxy.manifest import WHOLE, Manifest, ProxyVersion
 from de_resources.proxy.seal import make_immutable
 from de_resources.proxy.store import VersionStore
 from de_resources.sql.balanced import balanced
@@ -164,19 +165,26 @@ class ProxiedTable(Table):
         return self._part(session, any_, list(self.store.version(any_).predicates)).limit(0)
 
     def write_version(
-        self, session: SparkSession, frame: DataFrame, stamp: CommitInfo, slice_: Slice | None
+        self,
+        session: SparkSession,
+        frame: DataFrame,
+        stamp: CommitInfo,
+        slice_: Slice | None,
+        form: StoredForm = AS_IT_IS,
     ) -> tuple[str, Written]:
         """Write the slice as a version of its own and close it for good; readers do not see it yet.
 
         Its name follows from the stamp, so that a retry finds what was committed and closes it without computing it again.
-        What was not committed is written anew; `retain` removes what stays unfinished.
+        What was not committed is written again; `retain` removes what stays unfinished.
         """
         id_ = version_id(stamp)
         table = self.version_table(id_)
-        written = _committed(table, stamp) or overwriting.replace(session, table, frame, stamp, slice_=slice_)
+        written = _committed(table, stamp) or overwriting.replace(
+            session, table, frame, stamp, slice_=slice_, form=form
+        )
         log_version = make_immutable(self.store.versions_folder / id_)
         self.store.add(
-            Version(
+            ProxyVersion(
                 id=id_,
                 log_version=log_version,
                 predicates=_predicates(frame, slice_),

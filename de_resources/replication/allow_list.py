@@ -14,7 +14,7 @@ from pandera.pyspark import DataFrameModel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from de_resources.contract import Contract
+from de_resources.contract import Contract, ContractModel
 from de_resources.errors import PermanentError
 from de_resources.sql.identifiers import identifier
 
@@ -88,8 +88,9 @@ def replica_model(model: type[DataFrameModel], name: str, module: str) -> type[D
         raise PersonalKey(contract.name, sorted(fixed))
     personal = re.compile("|".join(rf"\b{re.escape(c)}\b" for c in contract.personal) or r"(?!)")
     rules = {rule: sql for rule, sql in options.get("rules", {}).items() if not personal.search(sql)}
-    # Table properties serve the source's own consumers.
-    kept = {k: v for k, v in options.items() if k != "properties"} | {"rules": rules}
+    # Table properties serve the source's own consumers, and what these were promised is about the source.
+    own = {"properties", "fresh", "consumers"}
+    kept = {k: v for k, v in options.items() if k not in own} | {"rules": rules}
     title = "".join(part.capitalize() for part in re.split(r"[._]", name))
     fields = {n: f for n, f in model.__fields__.items() if n not in contract.personal}
     body: dict[str, Any] = {
@@ -100,4 +101,4 @@ def replica_model(model: type[DataFrameModel], name: str, module: str) -> type[D
         "Config": type("Config", (), {"name": name, "metadata": kept, "__doc__": "As the source."}),
         **{column: definition for column, (_, definition) in fields.items()},
     }
-    return type(title, (DataFrameModel,), body)
+    return type(title, (ContractModel,), body)

@@ -20,7 +20,7 @@ class EnvironmentsOverlap(PermanentError):
         )
 
 
-class NotAFolder(PermanentError):
+class ReplicatorNeedsFolder(PermanentError):
     """A replicator of files was given a URL of an object store."""
 
     def __init__(self, uri: str) -> None:
@@ -42,9 +42,9 @@ def require_apart(production: Iterable[str], replica: str) -> None:
 
 
 def local_folder(uri: str) -> Path:
-    """The folder that a `file:` URL or a path names. Raises `NotAFolder` for any other scheme."""
+    """The folder that a `file:` URL or a path names. Raises `ReplicatorNeedsFolder` for any other scheme."""
     if "://" in uri and not uri.startswith("file://"):
-        raise NotAFolder(uri)
+        raise ReplicatorNeedsFolder(uri)
     return Path(uri.removeprefix("file://").removeprefix("file:"))
 
 

@@ -41,7 +41,7 @@ class ReplicaDiverged(PermanentError):
         self.replica, self.version = replica, version
         super().__init__(
             f"Version {version} of the replica `{replica}` is not the source's: somebody else wrote to the replica, or the "
-            "source was dropped and made anew. Nothing was written. Remove the replica and run again to copy it afresh."
+            "source was dropped and made again. Nothing was written. Remove the replica and run again to copy it afresh."
         )
 
 

@@ -46,7 +46,7 @@ class SourceRecreated(PermanentError):
 
     def __init__(self, topic: str, why: str) -> None:
         self.topic, self.why = topic, why
-        super().__init__(f"{why}: it was made anew. Nothing was copied. {_AFRESH}")
+        super().__init__(f"{why}: it was made again. Nothing was copied. {_AFRESH}")
 
     @classmethod
     def by_identity(cls, topic: str, known: str, found: str) -> SourceRecreated:

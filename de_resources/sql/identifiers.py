@@ -59,12 +59,17 @@ def identifier(name: str) -> str:
     """Quote the name of a column or field for SQL, whatever signs it has. Raises `UnquotableName`."""
     if not name or _VARIABLE in name or not _is_unicode(name):
         raise UnquotableName(name)
-    return "`" + name.replace("`", "``") + "`"
+    return _between("`", name)
+
+
+def quoted_identifier(name: str) -> str:
+    """The same for a statement to PostgreSQL that is text; psycopg2's own `Identifier` wants a connection for it."""
+    return _between('"', name)
 
 
 def quoted_path(uri: str) -> str:
-    """A table by its location, for SQL: ``delta.`…` ``. A back-tick in the location is doubled, as SQL wants it."""
-    return f"delta.`{uri.replace('`', '``')}`"
+    """A table by its location, for SQL: ``delta.`…` ``."""
+    return f"delta.{_between('`', uri)}"
 
 
 def require_folder_name(name: str, what: str) -> None:
@@ -111,6 +116,11 @@ def _require_storable(type_: DataType) -> None:
         case MapType():
             _require_storable(type_.keyType)
             _require_storable(type_.valueType)
+
+
+def _between(quote: str, text: str) -> str:
+    """The text in quotes that it cannot end: a quote inside is doubled, as SQL wants it."""
+    return f"{quote}{text.replace(quote, 2 * quote)}{quote}"
 
 
 def _is_unicode(name: str) -> bool:

@@ -18,6 +18,7 @@ from typing import IO, Any
 from uuid import uuid4
 
 import pytest
+from migration_walk import CHANGES, Walk
 from other_reader import rows_of
 from writer_process import DEADLINE, follow, materialise, wait_for
 
@@ -56,6 +57,7 @@ class Worker:
         output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the worker
         process = subprocess.Popen(
             [sys.executable, str(WORKER)],
+            env={**os.environ, "PYTHONPATH": str(WORKER.parents[1])},
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -186,6 +188,57 @@ def test_killed_around_a_publication_readers_see_one_of_the_two_and_the_rerun_pu
     assert live(tmp_path, "audited") == seen
     materialise(engine, tmp_path, rows=NEW, **audited)
     assert live(tmp_path, "audited") == NEW
+
+
+# A step of a migration, where it dies, what is then stored, and by which step a person goes on.
+HALF_WAY = {
+    "columns added, the phase not said": (["expand"], "before_switch", "both", "expand"),
+    "one partition of two filled": (["expand", "migrate"], "after_commit", "both", "migrate"),
+    "names mapped, no column dropped": (["expand", "migrate", "contract"], "before_commit", "both", "contract"),
+    "column dropped, names still mapped": (["expand", "migrate", "contract"], "after_commit", "new", "contract"),
+    "phase taken back, no column added": (
+        ["expand", "migrate", "contract", "rollback"],
+        "before_switch",
+        "new",
+        "rollback",
+    ),
+    "old column added and still empty": (
+        ["expand", "migrate", "contract", "rollback"],
+        "after_switch",
+        "both",
+        "migrate",
+    ),
+    "new column dropped, names still mapped": (["expand", "rollback"], "after_commit", "old", "rollback"),
+}
+
+
+@pytest.mark.pattern("schema_migrator")
+@pytest.mark.parametrize(("steps", "point", "stored", "again"), HALF_WAY.values(), ids=HALF_WAY)
+def test_a_step_of_a_migration_killed_half_way_harms_nobody_and_is_taken_again(
+    worker: Worker, engine: SparkEngine, tmp_path: Path, steps: list[str], point: str, stored: str, again: str
+) -> None:
+    """Who knows either side reads every row and writes one in the table as it was left."""
+    walk = Walk(engine.spark_session, tmp_path, CHANGES["retype"])
+    old, new = walk.migration.old_names, walk.migration.new_names
+    walk.stored = old
+    for side in ("old", "new"):
+        walk.write(side)
+    *done, dying = steps
+    for step in done:
+        walk.take(step)
+    work = {"root": str(tmp_path), "migrate": ["retype", dying]}
+    assert worker.do(work, DE_KILL_AT=point) == -signal.SIGKILL, worker.told()[-3000:]
+
+    walk.compare_sides()
+    walk.stored = {"old": old, "both": (*old, *new), "new": new}[stored]
+    for side in ("old", "new"):
+        walk.write(side)
+    walk.compare_sides()
+    walk.take(again)
+    if again == "expand":
+        walk.take("migrate")
+    walk.compare()
+    assert walk.table.properties_now().get("delta.columnMapping.mode", "none") == "none"
 
 
 def test_no_space_left_names_the_table_commits_nothing_and_the_next_run_is_clean(

@@ -1,6 +1,7 @@
 """Run workers for tests: materialises what it is told line by line, each time in a process that may be killed.
 
-A line of its input is `{"root": …, "steps": [{"name": "events", …}, …], "answer": FILE}`. A fork of the process does it, so
+A line of its input is `{"root": …, "steps": [{"name": "events", …}, …], "answer": FILE}`, or with `"migrate"`, the kind and
+the step of a migration, in place of the steps. A fork of the process does it, so
 that an engine is started once for many deaths, and its exit status (negative: the signal that ended it) is written to the
 file. Tests call `follow` and `materialise` in their own process for the twin and for the undisturbed run. A step may wait
 for its twin in another process (`meet`), or block while its files are being written (`block`).
@@ -20,6 +21,7 @@ from typing import Any
 
 import dagster as dg
 from dagster_delta import LocalConfig
+from migration_walk import CHANGES, Walk
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -90,7 +92,11 @@ def meet(folder: Path, place: str, me: str, other: str) -> None:
 
 
 def follow(engine: SparkEngine, work: dict[str, Any]) -> None:
-    """Run the steps one after another."""
+    """Run the steps one after another, or take the one step of a migration."""
+    if "migrate" in work:
+        kind, step = work["migrate"]
+        Walk(engine.spark_session, Path(work["root"]), CHANGES[kind]).step(step)
+        return
     for number, step in enumerate(work["steps"]):
         once = {name: value for name, value in step.items() if name != "repeat"}
         if "me" in work:

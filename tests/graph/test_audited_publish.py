@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from dagster._core.errors import DagsterAssetCheckFailedError
+from dagster_delta import DeltaLakePyarrowIOManager, LocalConfig
 from io_manager_support import ORDERS, Shop, asset
 from other_reader import rows_of
 from pyspark.sql import DataFrame
@@ -82,6 +84,21 @@ def test_a_range_publishes_the_good_days_and_holds_the_bad_one(shop: Shop) -> No
     assert sorted(staged) == [row(D2, 0, 20.0), row(D2, 1, -1.0)]
     assert told(shop, D2)["dagster/partition_row_count"] == 2
     assert "amount_greater_than_or_equal_to: 1" in told(shop, D2)["publication/verdict"]
+
+
+def test_who_reads_by_dagster_delta_sees_what_is_published(shop: Shop) -> None:
+    seen: list[tuple[str, float]] = []
+
+    @dg.asset(ins={"orders": dg.AssetIn(["silver", "orders"])})
+    def report(orders: pa.Table) -> None:
+        seen.extend((str(each["day"]), each["amount"]) for each in orders.to_pylist())
+
+    shop.run(orders(shop, {D1: [1.0], D2: [2.0]}), keys=(D1, D2))
+    shop.run(orders(shop, {D1: [10.0], D2: [-2.0]}), keys=(D1, D2))
+    reader = DeltaLakePyarrowIOManager(root_uri=str(shop.root), storage_options=LocalConfig())
+    upstream = dg.AssetSpec(["silver", "orders"]).with_io_manager_key("io_manager")
+    assert dg.materialize([upstream, report], instance=shop.instance, resources={"io_manager": reader}).success
+    assert sorted(seen) == [(D1, 10.0), (D2, 2.0)]
 
 
 def test_publishing_adds_names_of_files_and_no_file(shop: Shop) -> None:

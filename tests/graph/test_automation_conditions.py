@@ -11,7 +11,7 @@ import pytest
 
 from de_assets.automation.conditions import gated, late_cascade
 from de_assets.dataset import pattern_tags
-from de_assets.partitions import hours_of_day
+from de_assets.partitions import day_before, hours_of_day
 from de_checks.per_key import Target
 
 # The first day has four hours only, as when a log begins in the evening.
@@ -81,13 +81,17 @@ class Platform:
     instance: dg.DagsterInstance
     cursor: Any = None
     now: datetime = NOON
+    definitions: dg.Definitions = DEFS
 
     def tick(self, after: timedelta = timedelta(seconds=30)) -> dict[str, set[str | None]]:
         """Evaluate all conditions once, that long after the last time; what is requested, by asset."""
         self.now += after
-        result = dg.evaluate_automation_conditions(DEFS, self.instance, cursor=self.cursor, evaluation_time=self.now)
+        result = dg.evaluate_automation_conditions(
+            self.definitions, self.instance, cursor=self.cursor, evaluation_time=self.now
+        )
         self.cursor = result.cursor
-        wanted = {a.key.to_user_string(): set(result.get_requested_partitions(a.key)) for a in ASSETS}
+        assets = self.definitions.resolve_asset_graph().materializable_asset_keys
+        wanted = {key.to_user_string(): set(result.get_requested_partitions(key)) for key in assets}
         return {name: keys for name, keys in wanted.items() if keys}
 
     def written(self, asset: dg.AssetsDefinition, *keys: str | None) -> None:
@@ -350,3 +354,70 @@ def test_what_is_looked_up_and_has_to_be_there_is_awaited() -> None:
             cursor = result.cursor
             requested.append(result.get_num_requested(served.key))
     assert requested == [0, 0, 1, 0], "when it is there; that it changes is followed elsewhere"
+
+
+PENDING = dg.AssetKey("pending")
+CARRIED = late_cascade(carried=dg.AssetSelection.assets(PENDING))
+OF_DAY_AND_DAY_BEFORE = [
+    dg.AssetDep(silver, partition_mapping=hours_of_day),
+    dg.AssetDep(PENDING, partition_mapping=day_before),
+]
+
+
+@dg.asset(partitions_def=days, deps=OF_DAY_AND_DAY_BEFORE, automation_condition=CARRIED)
+def pending() -> None: ...
+
+
+@dg.asset(partitions_def=days, deps=OF_DAY_AND_DAY_BEFORE, automation_condition=CARRIED)
+def closed() -> None: ...
+
+
+@pytest.mark.pattern("incremental_sessionizer")
+class TestCarriedFromDayToDay:
+    """What a day leaves open is read by the day after it, which is asked for when it changed."""
+
+    CHAIN = dg.Definitions(assets=[bronze, silver, users, pending, closed], asset_checks=[bronze_is_good])
+
+    def test_a_day_that_was_run_again_asks_for_the_day_after_it_and_only_then(self) -> None:
+        with dg.DagsterInstance.ephemeral() as instance:
+            platform = Platform(instance, definitions=self.CHAIN)
+            there = hours.get_partition_keys()
+            platform.landed(*there)
+            platform.written(silver, *there)
+            for day in ("2024-10-10", "2024-10-11"):
+                platform.written(pending, day)
+                platform.written(closed, day)
+            assert platform.tick() == {}
+            platform.written(silver, hour(10, 21))
+            assert platform.tick() == {"pending": {"2024-10-10"}, "closed": {"2024-10-10"}}
+            platform.written(closed, "2024-10-10")
+            assert platform.tick() == {}, "the second day reads what is open, and that is not there yet"
+            platform.written(pending, "2024-10-10")
+            assert platform.tick() == {"pending": {"2024-10-11"}, "closed": {"2024-10-11"}}
+
+    def test_a_day_waits_for_what_the_day_before_leaves_open(self) -> None:
+        with dg.DagsterInstance.ephemeral() as instance:
+            platform = Platform(instance, definitions=self.CHAIN)
+            platform.tick()
+            there = hours.get_partition_keys()
+            platform.landed(*there)
+            platform.written(silver, *there)
+            assert platform.tick() == {"pending": {"2024-10-10"}, "closed": {"2024-10-10"}}
+            platform.written(closed, "2024-10-10")
+            assert [platform.tick(), platform.tick(NIGHT)] == [{}, {}]
+            platform.written(pending, "2024-10-10")
+            assert platform.tick() == {"pending": {"2024-10-11"}, "closed": {"2024-10-11"}}
+
+    def test_a_day_without_a_single_hour_is_done_after_the_quiet_time(self) -> None:
+        """Otherwise what was open before it would stay open for ever."""
+        with dg.DagsterInstance.ephemeral() as instance:
+            platform = Platform(instance, definitions=self.CHAIN)
+            platform.tick()
+            there = [key for key in hours.get_partition_keys() if key < "2024-10-11"]
+            platform.landed(*there)
+            platform.written(silver, *there)
+            platform.tick()
+            platform.written(pending, "2024-10-10")
+            platform.written(closed, "2024-10-10")
+            assert platform.tick() == {}, "its hours may still be landing"
+            assert platform.tick(NIGHT) == {"pending": {"2024-10-11"}, "closed": {"2024-10-11"}}

@@ -8,8 +8,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.workspace.autodiscovery import loadable_targets_from_python_module
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
+from de_assets.catalogue import LOCATIONS
 from de_assets.dashboards.definitions import defs as dashboards
 from de_assets.definitions import defs
 from de_resources.launcher import ForkingRunLauncher
@@ -62,6 +64,13 @@ def test_locations_load() -> None:
         dg.Definitions.validate_loadable(location)
 
 
+@pytest.mark.parametrize("module", LOCATIONS)
+def test_a_code_server_finds_one_object_in_each_module(module: str) -> None:
+    """By Dagster's own search, which refuses a module with a second one."""
+    (found,) = loadable_targets_from_python_module(module, working_directory=None)
+    assert found.attribute == "defs"
+
+
 def test_automation_is_on_from_the_first_start() -> None:
     sensors = {s.name: s.default_status for location in (defs, dashboards) for s in location.sensors or []}
     triggers = {
@@ -72,8 +81,9 @@ def test_automation_is_on_from_the_first_start() -> None:
         "late_hours",
         "late_days",
         "late_totals",
+        "silent_flows",
     }
-    assert set(sensors) == {"cascade", "alerts", "news_from_gold"} | triggers
+    assert set(sensors) == {"cascade", "alerts", "news_from_gold", "openlineage_events"} | triggers
     assert set(sensors.values()) == {dg.DefaultSensorStatus.RUNNING}
     schedules = {s.name: s.default_status for s in defs.schedules or []}
     assert {"devices_reload", "referral_stats_daily", "maintenance_nightly", "bronze_users_changes_poll"} <= set(

@@ -12,21 +12,28 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 from instances import silent_instance
+from lineage_truth import problems
 from typer.testing import CliRunner
 
 from de_assets.catalogue import load_locations
 from de_assets.cli.application import application
+from de_assets.cli.terminal import console
+from de_assets.cli.trace import sources_of
 from de_assets.definitions import defs
-from de_assets.filling import Outcome, fill, units
+from de_assets.filling import UnitOutcome, fill, units
 from de_assets.filling.sources import Availability
 from de_assets.filling.units import external_assets
+from de_assets.outside_rows import OutsideRows
 from de_assets.partitions import CALENDAR, hourly
+from de_assets.sources.landed_lines import line_numbers
 from de_assets.sources.landing import MARKER, hour_folder
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.simulator import Defect, Irregularities, Truth, World, hours_between, land_devices, land_visits
 from de_checks.per_key import latest_materializations
+from de_resources.lineage.recorded import Lineages
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
+from de_resources.tracing.trace import AT_MOST, Traced, TracedSource, trace
 
 RATES = Irregularities(duplicates=0.05, late=0.07, malformed=0.03, missing=0.03, future=0.01, out_of_order=0.05)
 ABSENT = {"postgres": "not started here", "kafka": "not started here"}
@@ -39,7 +46,7 @@ class Lakehouse:
     def __init__(self, settings: Settings, instance: dg.DagsterInstance) -> None:
         self.settings, self.instance = settings, instance
         self.truth = Truth(settings.landing)
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, UnitOutcome] = {}
 
     def rows(self, name: str) -> list[dict[str, object]]:
         rows: list[dict[str, object]] = DeltaTable(f"{self.settings.lake_root}/{name}").to_pyarrow_table().to_pylist()
@@ -77,7 +84,7 @@ NOT_HERE = """
     staging/users bronze/legacy_visits silver/legacy_visits bronze/visits_stream silver/visits_live gold/sessions_live
     silver/visits_live_dead_letter silver/visits_live_late silver/visits_live_state bronze/features serving/daily_traffic
     bronze/features_dead_letter serving/daily_traffic_by_country serving/weekly_visits serving/visits_reduced
-    staging/visits_topic
+    staging/visits_topic silver/visits_live_hours gold/traffic_live serving/partner_feed serving/profile_changes
 """
 
 
@@ -88,6 +95,13 @@ def test_nothing_failed_and_what_was_left_out_says_why(lakehouse: Lakehouse) -> 
     left_out = {name: outcome.left_out for name, outcome in lakehouse.outcomes.items() if outcome.left_out}
     assert set(left_out) == set(NOT_HERE.split())
     assert all("not started here" in why for why in left_out.values())
+
+
+@pytest.mark.pattern("fine_grained_tracker", "dataset_tracker")
+def test_every_column_leads_to_the_declared_inputs(lakehouse: Lakehouse) -> None:
+    found = {n: wrong for location in load_locations() for n, wrong in problems(lakehouse.instance, location).items()}
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+    assert set(found) == set(lakehouse.outcomes) - set(NOT_HERE.split())
 
 
 @pytest.mark.pattern("dead_letter", "incremental_loader")
@@ -180,7 +194,7 @@ def test_the_commands_about_publications(lakehouse: Lakehouse, monkeypatch: pyte
         result = CliRunner().invoke(application(), arguments)
         return result.exit_code, " ".join((result.stdout + result.stderr).split())
 
-    assert said("publish", "--list") == (0, "0 partition(s) are held.")
+    assert said("publish", "--list") == (0, "0 partition(s) or window(s) are held.")
     again, told = said("publish", cube, day, "--reason", "to be sure")
     assert (again, "readers see that already" in told, "0 bytes of data written" in told) == (0, True, True)
     refused, why = said("rollback", cube, day, "--reason", "to be sure")
@@ -242,7 +256,9 @@ def test_the_activity_of_users_adds_up_over_the_days(lakehouse: Lakehouse) -> No
     }
 
 
+@pytest.mark.pattern("incremental_sessionizer")
 def test_sessions_hold_every_visit_once_and_respect_the_gap(lakehouse: Lakehouse) -> None:
+    """Those that are over, and those that may go on after the last day."""
     times: dict[object, list[datetime]] = {}
     for row in lakehouse.rows("silver/visits_enriched"):
         times.setdefault(row["user_id"], []).append(row["event_time"])  # type: ignore[arg-type]
@@ -251,8 +267,11 @@ def test_sessions_hold_every_visit_once_and_respect_the_gap(lakehouse: Lakehouse
         ordered = sorted(moments)
         breaks = sum(b - a >= timedelta(minutes=30) for a, b in pairwise(ordered))
         expected_sessions[user] = breaks + 1
-    found = lakehouse.rows("gold/sessions")
+    pending = lakehouse.rows("gold/sessions_pending")
+    assert {row["event_date"] for row in pending} == {HOURS[-1].date()}
+    found = [*lakehouse.rows("gold/sessions"), *pending]
     assert Counter(row["user_id"] for row in found) == expected_sessions
+    assert len({row["session_id"] for row in found}) == len(found)
     assert sum(row["visits"] for row in found) == sum(map(len, times.values()))  # type: ignore[misc]
 
 
@@ -277,25 +296,61 @@ def test_devices_that_vanish_from_the_dump_are_marked_and_return(lakehouse: Lake
 
 
 @pytest.mark.pattern("schema_migrator")
-def test_a_column_of_the_devices_becomes_another_one_while_everybody_goes_on(lakehouse: Lakehouse) -> None:
+def test_a_column_of_the_devices_becomes_another_one_while_everybody_goes_on(
+    lakehouse: Lakehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the command, as a person types it."""
+    monkeypatch.setenv("DAGSTER_HOME", str(lakehouse.settings.dagster_home))  # the command sets it, too
+    monkeypatch.setattr(console, "width", 240)
     before = _multiset(lakehouse.rows("silver/devices"))
+    which = ("silver/devices", "title_for_full_name")
 
-    def step(name: str, **config: object) -> str:
-        asked = {"table": "silver/devices", "migration": "title_for_full_name", "step": name, **config}
-        result = defs.resolve_job_def("migrate_table").execute_in_process(
-            run_config={"ops": {"take_step": {"config": asked}}}, instance=lakehouse.instance, raise_on_error=False
-        )
-        return " ".join(str(event.step_failure_data.error) for event in result.get_step_failure_events())
+    def said(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(application(), ["migrate", *arguments])
+        # What Dagster says meanwhile goes to a file, but for a test's replacement of the terminal.
+        return result.exit_code, " ".join((result.stderr if result.exit_code else result.stdout).split())
 
-    assert step("EXPAND") == step("MIGRATE") == ""
+    def refused(*arguments: str, by: str) -> None:
+        status, told = said(*arguments)
+        assert (status, by in told) == (1, True), told
+
+    def phase() -> str:
+        status, told = said()
+        (found,) = {each for each in ("not_started", "expanded", "migrated", "contracted") if each in told}
+        assert (status, "title_for_full_name" in told) == (0, True)
+        return found
+
+    assert phase() == "not_started"
+    refused(*which, by="Say all three")
+    refused("silver/nothing", which[1], "expand", by="`silver/nothing` is no table of this lake")
+    refused("silver/devices", "nothing", "expand", by="There are: title_for_full_name")
+    refused(*which, "migrate", by="take the step `expand` first")
+    assert said(*which, "sideways")[0] == 2
+    assert said(*which, "rollback") == (0, "Nothing had begun.")
+
+    assert said(*which, "expand") == (0, "Both sides are stored: title.")
+    assert said(*which, "expand") == (0, "The table stores both sides already.")
+    assert phase() == "expanded"
+    assert said(*which, "migrate")[0] == 0
+    assert phase() == "migrated"
     assert _run(lakehouse, "bronze/devices", "silver/devices").success
     rows = lakehouse.rows("silver/devices")
     assert rows
     assert all(row["title"] == row["full_name"] for row in rows)
-    refused = step("CONTRACT")
-    assert "`the contract of silver/devices` reads full_name" in refused
-    assert "`silver/visits_enriched` reads full_name" in refused
-    assert step("ROLLBACK") == step("ROLLBACK", cleared=["staging/devices"]) == ""
+    refused(*which, "contract", by="`the contract of silver/devices` reads full_name")
+    asked = {"table": which[0], "migration": which[1], "step": "CONTRACT"}
+    by_job = defs.resolve_job_def("migrate_table").execute_in_process(
+        run_config={"ops": {"take_step": {"config": asked}}}, instance=lakehouse.instance, raise_on_error=False
+    )
+    (failure,) = by_job.get_step_failure_events()
+    assert "`silver/visits_enriched` reads full_name" in str(failure.step_failure_data.error)
+    assert phase() == "migrated"
+    assert said(*which, "rollback")[0] == 0
+    # The instance that the command asks has seen no run of these, other than the one that filled the lake.
+    refused(*which, "rollback", by="`silver/visits_enriched` has not recorded what it reads")
+    unknown = ("--cleared", "silver/visits_enriched", "--cleared", "staging/devices")
+    assert said(*which, "rollback", *unknown)[0] == 0
+    assert phase() == "not_started"
     assert _multiset(lakehouse.rows("silver/devices")) == before
 
 
@@ -344,3 +399,95 @@ def _run(lakehouse: Lakehouse, *assets: str, partition: str | None = None) -> dg
 
 def _multiset(rows: list[dict[str, object]]) -> Counter[str]:
     return Counter(repr(sorted(row.items())) for row in rows)
+
+
+@pytest.mark.pattern("fine_grained_tracker")
+class TestTrace:
+    """Some sessions, traced to their landed lines, beside a plain search through tables and files."""
+
+    @pytest.fixture(scope="class")
+    def traces(self, lakehouse: Lakehouse, engine: SparkEngine) -> dict[str, Traced]:
+        sources = _sources(lakehouse, engine)
+        longest = sorted(lakehouse.rows("gold/sessions"), key=lambda row: (row["visits"], row["session_id"]))[-2:]
+        ids = [str(row["session_id"]) for row in longest]
+        return {i: trace(engine.spark_session, sources.__getitem__, "gold/sessions", {"session_id": i}) for i in ids}
+
+    def test_it_finds_the_visits_of_the_session_and_no_other(
+        self, lakehouse: Lakehouse, traces: dict[str, Traced]
+    ) -> None:
+        sessions = {str(row["session_id"]): row for row in lakehouse.rows("gold/sessions")}
+        for id_, found in traces.items():
+            expected = _visits_of(sessions[id_], lakehouse.rows("silver/visits_enriched"))
+            enriched = _input(found, "silver/visits_enriched")
+            assert {row.values["visit_id"] for row in enriched.rows} == expected
+            assert enriched.total == sessions[id_]["visits"] == len(expected)
+            assert {row.values["visit_id"] for row in _input(enriched, "silver/visits").rows} == expected
+
+    def test_it_names_the_file_and_line_that_hold_the_visit(
+        self, lakehouse: Lakehouse, traces: dict[str, Traced]
+    ) -> None:
+        landing = lakehouse.settings.landing
+        for found in traces.values():
+            landed = _input(_input(_input(found, "silver/visits_enriched"), "silver/visits"), "bronze/visits")
+            assert landed.rows
+            for row in landed.rows:
+                file = landing / row.values["source_file"]
+                lines = file.read_bytes().split(b"\n")
+                numbers = line_numbers(file, row.values["raw"])
+                assert numbers
+                assert {json.loads(lines[number - 1])["visit_id"] for number in numbers} == {row.values["visit_id"]}
+                assert row.shown["raw"] != row.values["raw"], "the line may hold personal values"
+
+    def test_it_names_the_run_of_each_row(self, lakehouse: Lakehouse, traces: dict[str, Traced]) -> None:
+        for found in traces.values():
+            for traced in (found, _input(found, "silver/visits_enriched")):
+                key = dg.AssetKey(traced.dataset.split("/"))
+                known = {record.run_id for record in lakehouse.instance.fetch_materializations(key, limit=100).records}
+                for row in traced.rows:
+                    assert len(row.makers) == 1
+                    assert row.makers[0].run in known
+
+    def test_a_row_of_the_cube_leads_to_the_visits_that_it_counts(
+        self, lakehouse: Lakehouse, engine: SparkEngine
+    ) -> None:
+        """Of each grouping the smallest row, and the total, whose visits are counted and shown in part."""
+        dimensions = ("country", "device_type", "referral")
+        cube = sorted(
+            lakehouse.rows("gold/visits_cube_daily"), key=lambda row: (row["grouping"], row["visits"], str(row))
+        )
+        smallest = {row["grouping"]: row for row in reversed(cube)}
+        assert set(smallest) == set(range(8))
+        visits, sources = lakehouse.rows("silver/visits_enriched"), _sources(lakehouse, engine)
+        for grouping in (0, 3, 6, 7):
+            row = smallest[grouping]
+            kept = [name for bit, name in zip((4, 2, 1), dimensions, strict=True) if not grouping & bit]
+            expected = {
+                visit["visit_id"]
+                for visit in visits
+                if visit["event_time"].date() == row["event_date"] and all(visit[name] == row[name] for name in kept)
+            }
+            key = {
+                name: None if row[name] is None else str(row[name]) for name in ("event_date", "grouping", *dimensions)
+            }
+            found = trace(engine.spark_session, sources.__getitem__, "gold/visits_cube_daily", key)
+            (enriched,) = found.inputs
+            assert (len(found.rows), enriched.total) == (1, row["visits"]), grouping
+            traced = {each.values["visit_id"] for each in enriched.rows}
+            assert traced == expected if row["visits"] <= AT_MOST else traced < expected
+            assert _input(_input(enriched, "silver/visits"), "bronze/visits").rows
+
+
+def _sources(lakehouse: Lakehouse, engine: SparkEngine) -> dict[str, TracedSource]:
+    locations = load_locations()
+    outside = OutsideRows.of_graph(lakehouse.instance, locations)
+    return sources_of(Lineages.of(lakehouse.instance, locations), engine, outside)
+
+
+def _input(found: Traced, name: str) -> Traced:
+    return next(each for each in found.inputs if each.dataset == name)
+
+
+def _visits_of(session: dict[str, Any], visits: list[dict[str, Any]]) -> set[str]:
+    start, end = session["started_at"], session["ended_at"]
+    mine = [v for v in visits if v["user_id"] == session["user_id"]]
+    return {v["visit_id"] for v in mine if start <= v["event_time"] <= end}

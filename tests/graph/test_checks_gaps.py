@@ -92,6 +92,7 @@ QUARTERS = dg.TimeWindowPartitionsDefinition(
 )
 
 
+@pytest.mark.red_check("flow_has_no_gaps")
 def test_the_last_range_decides_and_a_known_gap_is_told_once(
     spark: SparkSession, engine: SparkEngine, tmp_path: Path
 ) -> None:

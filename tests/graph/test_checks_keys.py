@@ -27,6 +27,7 @@ DERIVED = {"gold/users_latest": "gold/users_snapshot"}
 """Views, which show rows of a dataset that is checked."""
 
 
+@pytest.mark.red_check("key_is_unique")
 def test_a_key_that_comes_twice_is_red_in_its_partition_only(world: World) -> None:
     first, second = days(2)
     twice = good(second)[0]

@@ -47,9 +47,11 @@ def test_an_unusual_day_warns_and_is_not_learnt_from() -> None:
     assert loads.load({KEYS[10]: 50.5}) == {KEYS[10]: True}
 
 
+@pytest.mark.red_check("figures_are_usual")
 def test_a_level_that_a_person_accepts_is_learnt() -> None:
     loads = Loads()
     loads.load(dict.fromkeys(KEYS[:7], 50.0))
+    assert loads.load({KEYS[7]: 80.0}) == {KEYS[7]: False}
     accepted = loads.load(dict.fromkeys(KEYS[7:14], 80.0), {ACCEPT_TAG: "a new tariff"})
     assert accepted == dict.fromkeys(KEYS[7:14], True)
     assert loads.load({KEYS[14]: 81.0}) == {KEYS[14]: True}

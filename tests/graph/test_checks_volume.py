@@ -10,6 +10,7 @@ from checks_world import World, days, good, red, verdicts
 from pyspark.sql import SparkSession
 
 from de_checks.baselines import NoSeason
+from de_checks.seasons import WEEKEND, Tolerance
 from de_checks.volume import ACCEPT_TAG, volume_check
 from de_resources.spark import SparkEngine
 
@@ -37,7 +38,12 @@ class Loads:
                 if self.rows[key] is not None:
                     context.add_asset_metadata({"dagster/partition_row_count": self.rows[key]}, partition_key=key)
 
-        checks = [volume_check(loads, **self.options)]
+        @dg.asset_check(asset=loads, partitions_def=self.partitions, blocking=True)
+        def gate(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+            return dg.AssetCheckResult(passed="broken" not in context.run.tags)
+
+        gates = [gate] if self.options.pop("gate", False) else []
+        checks = [volume_check(loads, **self.options), *gates]
         self.job = dg.Definitions(assets=[loads], asset_checks=checks).resolve_implicit_global_asset_job_def()
 
     def load(
@@ -98,6 +104,34 @@ def test_a_quiet_weekend_is_compared_with_the_weekend_before() -> None:
     assert red(loads(against="same_weekday").load(quiet_weekends | {"2024-01-14": 1000}), CHECK) == ["2024-01-14"]
 
 
+@pytest.mark.pattern("skew_detector")
+def test_a_weekend_may_have_a_tolerance_of_its_own() -> None:
+    # 2024-01-06 is a Saturday.
+    sizes = dict(zip(days(7), [1000, 1000, 1000, 1000, 1000, 300, 290], strict=True))
+    strict = Tolerance((0.5, 2.0))
+    assert red(loads(tolerance=strict).load(sizes), CHECK) == ["2024-01-06", "2024-01-07"]
+    seasonal = Tolerance((0.5, 2.0), [(WEEKEND, (0.2, 2.0))])
+    it = loads(tolerance=seasonal)
+    assert red(it.load(sizes), CHECK) == []
+    assert red(it.load({"2024-01-08": 300}), CHECK) == [], "as much as on the accepted Sunday before"
+    assert red(it.load({"2024-01-09": 100}), CHECK) == ["2024-01-09"], "and on a working day the usual one holds"
+    assert red(loads(tolerance=seasonal).load(sizes | {"2024-01-07": 30}), CHECK) == ["2024-01-07"]
+
+
+@pytest.mark.pattern("skew_detector")
+@pytest.mark.parametrize("partitions", [DAILY, None], ids=["days", "full loads"])
+def test_what_another_gate_has_refused_is_no_measure(partitions: dg.PartitionsDefinition | None) -> None:
+    """A load of the right size that breaks its contract was never accepted: its size teaches nothing."""
+    it = loads(partitions, tolerance=(0.5, 2.0), gate=True)
+    keys = days(3) if partitions else [None] * 3
+    for key, rows in zip(keys[:2], [100, 190], strict=True):
+        result = it.load({key: rows}, tags={"broken": ""} if rows == 190 else None)
+        assert red(result, CHECK) == []
+        assert result.success is (rows == 100)
+    # 300 rows are less than twice the refused 190, and more than twice the accepted 100.
+    assert red(it.load({keys[2]: 300}), CHECK) == [keys[2]]
+
+
 def test_hours_are_compared_with_the_same_hour_of_the_week() -> None:
     it = loads(HOURLY, against="same_weekday")
     it.load({"2024-01-01-03:00": 10})
@@ -129,6 +163,7 @@ def test_the_very_first_load_may_not_be_empty() -> None:
     assert not loads(None, blocking=True).load({None: 0}).success
 
 
+@pytest.mark.red_check("volume_is_stable")
 def test_a_person_accepts_a_new_level_once_and_the_reason_is_recorded() -> None:
     it = loads(blocking=True)
     assert not it.load({"2024-01-01": 100, "2024-01-02": 1000}).success

@@ -15,7 +15,7 @@ from dagster_delta import LocalConfig
 from deltalake import write_deltalake
 
 from de_assets.dashboards import gold
-from de_assets.dashboards.chart import Series, bar_and_line, nice_ticks
+from de_assets.dashboards.chart import ChartSeries, bar_and_line, nice_ticks
 from de_assets.dashboards.daily_traffic import ReportFolder, daily_traffic
 from de_assets.dashboards.definitions import defs
 from de_assets.dashboards.gold import GoldMissing, GoldReader
@@ -175,7 +175,7 @@ def days(count: int) -> list[Day]:
 @pytest.mark.parametrize("count", [0, 1, 3, 92])
 def test_chart_is_valid_svg_with_one_bar_per_day(count: int) -> None:
     values = [10.0 * n for n in range(count)]
-    series = Series("Visits", "#000", values), Series("Visitors", "#111", values)
+    series = ChartSeries("Visits", "#000", values), ChartSeries("Visitors", "#111", values)
     root = parsed(bar_and_line("T", [str(n) for n in range(count)], *series, x_label="x", y_label="y"))
     bars = [r for r in root.iter(f"{SVG}rect") if r.get("x") and r.get("y") != "10"]
     assert len(bars) == count
@@ -185,7 +185,7 @@ def test_chart_is_valid_svg_with_one_bar_per_day(count: int) -> None:
 
 def test_chart_escapes_text() -> None:
     svg = bar_and_line(
-        "<T&>", ["<b>"], Series("<s>", "#000", [1]), Series("l", "#000", [1]), x_label="<x>", y_label="y"
+        "<T&>", ["<b>"], ChartSeries("<s>", "#000", [1]), ChartSeries("l", "#000", [1]), x_label="<x>", y_label="y"
     )
     parsed(svg)
     assert "<b>" not in svg
@@ -193,7 +193,9 @@ def test_chart_escapes_text() -> None:
 
 def test_chart_refuses_series_of_another_length() -> None:
     with pytest.raises(ValueError, match="`b` has 2 values for 1 labels"):
-        bar_and_line("T", ["x"], Series("b", "#000", [1, 2]), Series("l", "#000", [1]), x_label="x", y_label="y")
+        bar_and_line(
+            "T", ["x"], ChartSeries("b", "#000", [1, 2]), ChartSeries("l", "#000", [1]), x_label="x", y_label="y"
+        )
 
 
 @pytest.mark.parametrize(

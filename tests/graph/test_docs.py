@@ -38,6 +38,12 @@ def test_the_io_manager_page_in_an_empty_folder(tmp_path: Path) -> None:
     assert "example.org" not in told
 
 
+def test_the_observatory_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (snippet,) = snippets("observatory.md")
+    snippet.execute()
+
+
 _TOLD = """
 (event,) = result.asset_materializations_for_node("silver__orders")
 print("MATERIALISED", result.success, event.metadata)

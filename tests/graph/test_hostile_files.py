@@ -18,6 +18,7 @@ from de_assets.bronze.visits import checks
 from de_assets.definitions import defs
 from de_assets.partitions import CALENDAR
 from de_assets.sources.landing import hour_folder, incoming, publish
+from de_checks.damaged_files import ACCEPT_TAG as DAMAGE_ACCEPTED
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 
@@ -141,6 +142,43 @@ def test_a_damaged_file_is_a_dead_letter_with_the_place_where_it_breaks_off(sett
     told = {name: (letters[f"{PLACE}{name}"]["source_line"], letters[f"{PLACE}{name}"]["reason"]) for name in DAMAGED}
     assert told == {name: (line, reason) for name, (_, line, reason) in DAMAGED.items()}
     assert len({row["letter_id"] for row in letters.values()}) == len(letters) == len(DAMAGED)
+
+
+def _loaded(settings: Settings, engine: SparkEngine, instance: dg.DagsterInstance, **tags: str) -> bool:
+    """Load the hour and judge its files, or only judge them with the tags of a person; whether they are whole."""
+    from de_assets.resources import resources
+
+    assets = [a for a in defs.assets or [] if dg.AssetKey(["bronze", "visits"]) in getattr(a, "keys", ())]
+    judged = [check for check in checks if {spec.name for spec in check.check_specs} == {"files_are_whole"}]
+    job = dg.Definitions(
+        assets, asset_checks=judged, resources=resources(settings, engine)
+    ).resolve_implicit_global_asset_job_def()
+    if tags:
+        job = job.get_subset(asset_selection=set(), asset_check_selection=job.asset_layer.asset_graph.asset_check_keys)
+    done = job.execute_in_process(partition_key=KEY, instance=instance, tags=tags)
+    (verdict,) = done.get_asset_check_evaluations()
+    return verdict.passed
+
+
+@pytest.mark.red_check("files_are_whole")
+def test_a_damaged_file_is_landed_again_or_done_without(
+    home: Path, engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert home.exists()
+    monkeypatch.setenv("DE_HOME", str(tmp_path))
+    settings = Settings.from_environment()
+
+    def land(content: bytes) -> None:
+        with incoming(settings.landing) as prepared:
+            (prepared / "one.json.gz").write_bytes(content)
+            publish(hour_folder(settings.landing, HOUR), {"one.json.gz": prepared / "one.json.gz"})
+
+    with silent_instance() as instance:
+        land(WHOLE[:-8])
+        assert not _loaded(settings, engine, instance)
+        assert _loaded(settings, engine, instance, **{DAMAGE_ACCEPTED: "the rest is lost"})
+        land(WHOLE)
+        assert _loaded(settings, engine, instance)
 
 
 def test_a_check_names_the_damaged_files_and_holds_nothing_back(run: tuple[Settings, Verdicts]) -> None:

@@ -1,6 +1,7 @@
 """Online Observer: what every materialisation tells about its write, and that telling it costs no look at the data."""
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -253,3 +254,32 @@ def test_the_commit_is_stamped(shop: Shop) -> None:
     assert entry["slice"] == "2024-01-01"
     assert entry["writer"] == "silver/orders"
     assert entry["attempt"].startswith(result.run_id)
+
+
+@pytest.mark.pattern("dataset_tracker")
+class TestUndeclared:
+    """A dataset that code reads by its path, and that the asset does not name."""
+
+    def definitions(self, shop: Shop, **declared: object) -> tuple[dg.AssetsDefinition, dg.AssetsDefinition]:
+        @dg.asset(key=["silver", "totals"], **declared)  # type: ignore[call-overload, untyped-decorator]
+        def totals() -> DataFrame:
+            return (
+                shop.spark.read.format("delta").load(shop.uri("orders")).groupBy("day").agg(F.sum("amount").alias("n"))
+            )
+
+        return orders(shop, [(1, DAY, 1.0, None)]), totals
+
+    def test_it_is_reported_with_both_names(self, shop: Shop) -> None:
+        source, totals = self.definitions(shop)
+        shop.run(source, key="2024-01-01")
+        result = shop.run(source, totals, select=[totals])
+        assert shop.metadata(result, "totals")["lineage/undeclared"] == ["`silver/orders`"]
+        logs = shop.instance.all_logs(result.run_id)
+        warned = [entry.user_message for entry in logs if entry.level == logging.WARNING]
+        assert any("`silver/totals` reads `silver/orders`, which it does not declare" in said for said in warned)
+
+    def test_one_that_is_declared_is_not(self, shop: Shop) -> None:
+        source, totals = self.definitions(shop, deps=[dg.AssetKey(["silver", "orders"])])
+        shop.run(source, key="2024-01-01")
+        result = shop.run(source, totals, select=[totals])
+        assert "lineage/undeclared" not in shop.metadata(result, "totals")

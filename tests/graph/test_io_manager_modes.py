@@ -115,8 +115,23 @@ class TestSchemas:
             assert fact in str(error)
         assert not (shop.root / "silver" / "orders").exists()
 
+    @pytest.mark.pattern("schema_compatibility_enforcer")
+    def test_who_reads_a_column_is_told_with_the_refusal(self, shop: Shop) -> None:
+        """By lineage that the readers' own runs have recorded: of columns, not of tables."""
+        users = asset("users", lambda _: shop.frame([(1, "a", "b")], "id long, name string, mail string"))
+
+        @dg.asset(key=["silver", "report"], io_manager_key="io_manager", ins={"users": dg.AssetIn(["silver", "users"])})
+        def report(users):  # type: ignore[no-untyped-def]
+            return users.selectExpr("id", "upper(name) AS title")
+
+        shop.run(users, report)
+        error = shop.failure(asset("users", lambda _: shop.frame([("1", 2)], "id string, mail int")))
+        assert isinstance(error, SchemaMismatch)
+        assert error.readers == {"name": ("silver/report.title",), "id": ("silver/report.id",)}
+        assert "Who reads what it lacks: `name`: silver/report.title; `id`: silver/report.id." in str(error)
+
     def test_an_existing_table_decides_where_there_is_no_contract(self, shop: Shop) -> None:
-        shop.run(asset("users", lambda _: shop.frame([(1, "a")], "id long, name string")))
+        shop.seed("users", [(1, "a")], "id long, name string", None)
         error = shop.failure(asset("users", lambda _: shop.frame([(1,)], "id int")))
         assert isinstance(error, SchemaMismatch)
         assert error.missing == ["name"]
@@ -125,7 +140,7 @@ class TestSchemas:
     @pytest.mark.parametrize("mode", ["overwrite", "append", "merge"])
     def test_a_contract_that_dropped_a_column_does_not_fill_the_tables_with_nulls(self, shop: Shop, mode: str) -> None:
         wide = "id long, day date, amount double, email string, note string"
-        shop.run(asset("orders", lambda _: shop.frame([(1, None, 1.0, None, "kept")], wide)))
+        shop.seed("orders", [(1, None, 1.0, None, "kept")], wide, None)
         narrow = asset(
             "orders",
             lambda _: shop.frame([(2, None, 1.0, None)], "id long, day date, amount double, email string"),
@@ -140,7 +155,7 @@ class TestSchemas:
     def test_a_nested_name_that_cannot_be_stored_is_said_also_of_a_table_that_gains_it(
         self, shop: Shop, mode: str
     ) -> None:
-        shop.run(asset("users", lambda _: shop.frame([(1,)], "id long")))
+        shop.seed("users", [(1,)], "id long", None)
         evolving = {} if mode == "create_or_replace" else {"schema_mode": "merge"}
         users = asset(
             "users",
@@ -162,15 +177,7 @@ class TestSchemas:
     @pytest.mark.parametrize("mode", ["overwrite", "append", "merge"])
     def test_merge_lets_the_table_gain_columns(self, shop: Shop, mode: str) -> None:
         day = date(2024, 1, 1)
-        shop.run(
-            asset(
-                "users",
-                lambda _: shop.frame([(1, day)], "id long, day date"),
-                partitions=DAILY,
-                partition_expr="day",
-            ),
-            key="2024-01-01",
-        )
+        shop.seed("users", [(1, day)], "id long, day date")
         rows = [(2, date(2024, 1, 2), "b")]
 
         def wider(**options: Any) -> dg.AssetsDefinition:
@@ -189,7 +196,7 @@ class TestSchemas:
         assert shop.rows("users") == [(1, day, None), (2, date(2024, 1, 2), "b")]
 
     def test_overwrite_replaces_the_schema_of_a_whole_table_and_never_of_a_partitioned_one(self, shop: Shop) -> None:
-        shop.run(asset("users", lambda _: shop.frame([(1,)], "id long")))
+        shop.seed("users", [(1,)], "id long", None)
         shop.config = {"schema_mode": SchemaMode.overwrite}
         shop.run(asset("users", lambda _: shop.frame([("a",)], "name string")))
         assert shop.rows("users") == [("a",)]
@@ -206,14 +213,15 @@ class TestSchemas:
 
 class TestInputs:
     def test_columns_selects_columns(self, shop: Shop) -> None:
-        users = asset("users", lambda _: shop.frame([(1, "a", True)], "id long, name string, vip boolean"))
+        users = asset("users", lambda _: shop.frame([], "id long"))
+        shop.seed("users", [(1, "a", True)], "id long, name string, vip boolean", None)
         seen: list[tuple[object, ...]] = []
 
         @dg.asset(ins={"users": dg.AssetIn(["silver", "users"], metadata={"columns": ["vip", "id"]})})
         def reader(users: DataFrame) -> None:
             seen.extend((tuple(users.columns), *map(tuple, users.collect())))
 
-        shop.run(users, reader)
+        shop.run(users, reader, select=[reader])
         assert seen == [("vip", "id"), (True, 1)]
 
     def test_a_missing_table_is_named_unless_the_input_says_that_it_may_be_missing(self, shop: Shop) -> None:
@@ -255,8 +263,8 @@ class TestInputs:
         self, shop: Shop, value: str, contract: str | None, said: str
     ) -> None:
         order = "id long, day date, amount double, email string"
-        orders = asset("orders", lambda _: shop.frame([(1, None, 1.0, None)], order), contract=contract)
-        shop.run(orders)
+        orders = asset("orders", lambda _: shop.frame([], order), contract=contract)
+        shop.seed("orders", [(1, None, 1.0, None)], order, None)
 
         @dg.asset(ins={"orders": dg.AssetIn(["silver", "orders"], metadata={"if_missing": value})})
         def tolerant(orders: DataFrame) -> None: ...
@@ -300,8 +308,7 @@ class TestInputs:
         def reader(days: DataFrame) -> None:
             seen.extend(sorted(str(r.day) for r in days.collect()))
 
-        shop.run(days, key="2024-01-01")
-        shop.run(days, key="2024-01-03")
+        shop.seed("days", [(1, date(2024, 1, 1)), (1, date(2024, 1, 3))], "id long, day date")
         shop.run(days, reader, select=[reader])
         assert seen == ["2024-01-01", "2024-01-03"]
 
@@ -312,8 +319,7 @@ class TestInputs:
             partitions=DAILY,
             partition_expr="day",
         )
-        for key in ("2024-01-01", "2024-01-03"):
-            shop.run(days, key=key)
+        shop.seed("days", [(1, date(2024, 1, 1)), (1, date(2024, 1, 3))], "id long, day date")
         definitions = dg.Definitions([days], resources={"io_manager": shop.manager})
         with definitions.get_asset_value_loader(shop.instance) as loader:
             table = loader.load_asset_value(days.key)
@@ -322,8 +328,7 @@ class TestInputs:
         assert [str(row.day) for row in partition.collect()] == ["2024-01-03"]
 
     def test_a_damaged_file_of_an_input_is_named(self, shop: Shop) -> None:
-        users = asset("users", lambda _: shop.frame([(1, "a")], "id long, name string").coalesce(1))
-        shop.run(users)
+        shop.seed("users", [(1, "a")], "id long, name string", None)
         (file,) = (shop.root / "silver" / "users").glob("*.parquet")
         file.write_bytes(file.read_bytes()[:-20])
         copy = asset("copy", lambda _: shop.spark.read.format("delta").load(shop.uri("users")))

@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster_delta import LocalConfig
 from documentation import snippets
 from io_manager_support import ORDERS, Shop, asset
 from pyspark.sql import DataFrame
@@ -17,6 +18,7 @@ from de_resources.delta.asset_settings import NotAtRunTime
 from de_resources.delta.read.reader import NotAReader, Read, Reader
 from de_resources.delta.read.request import ReadRequest
 from de_resources.delta.read_versions import READ
+from de_resources.proxy.io_manager import ProxyDeltaIOManager
 from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("data_overwrite")
@@ -80,6 +82,20 @@ def copied(partitions: Any = DAYS, **input_: Any) -> dg.AssetsDefinition:
     return definition
 
 
+def seen_by(seen: list[tuple[float, str]], **input_: Any) -> dg.AssetsDefinition:
+    """An asset that stores nothing; amounts and addresses that its input gives are added to `seen`."""
+
+    @dg.asset(
+        key=["silver", "seen"],
+        partitions_def=DAYS,
+        ins={"orders": dg.AssetIn(["silver", "orders"], metadata=input_)},
+    )
+    def definition(orders: DataFrame) -> None:
+        seen.extend((row.amount, row.email) for row in orders.collect())
+
+    return definition
+
+
 def read(
     shop: Shop, first: dg.AssetsDefinition, second: dg.AssetsDefinition, key: str | None = D1
 ) -> Mapping[str, Any]:
@@ -89,8 +105,7 @@ def read(
 
 def test_an_input_passes_the_asset_s_reader_and_then_its_own_and_the_table_stays_as_it_is(shop: Shop) -> None:
     source = orders(shop, 1.0, reader=SHOUTED)
-    shop.run(source, key=D1)
-    shop.run(source, key=D2)
+    shop.seed("orders", [(day, date(2024, 1, day), 1.0, f"{day}@x.org") for day in (1, 2)], SCHEMA)
     read(shop, source, copied())
     assert shop.rows("copy") == [(1, date(2024, 1, 1), 1.0, "1@X.ORG")]
     assert [row[-1] for row in shop.rows("orders")] == ["1@x.org", "2@x.org"]
@@ -98,18 +113,59 @@ def test_an_input_passes_the_asset_s_reader_and_then_its_own_and_the_table_stays
 
 def test_columns_are_chosen_of_what_the_reader_gives(shop: Shop) -> None:
     source = orders(shop, 1.0, reader=SHOUTED)
-    shop.run(source, key=D2)
+    shop.seed("orders", [(2, date(2024, 1, 2), 1.0, "2@x.org")], SCHEMA)
     read(shop, source, copied(reader=MASKED, columns=["day", "email"]), D2)
     assert shop.rows("copy") == [(date(2024, 1, 2), "2@…")]
 
 
 def test_a_pinned_version_is_read_and_told_as_the_one_that_was(shop: Shop) -> None:
-    for amount in (1.0, 2.0):
-        shop.run(orders(shop, amount), key=D1)
-    source, newest = orders(shop, 2.0), shop.version("orders")
+    source = orders(shop, 2.0)
+    shop.seed("orders", [(1, date(2024, 1, 1), 1.0, "1@x.org")], SCHEMA)
+    shop.run(source, key=D1)
+    newest = shop.version("orders")
     told = read(shop, source, copied(reader=PINNED, version=newest - 1))
     assert shop.rows("copy") == [(1, date(2024, 1, 1), 1.0, "1@x.org")]
     assert told[READ]["silver.orders"]["version"] == newest - 1
+
+
+@pytest.mark.pattern("stateful_merger")
+def test_of_a_stateful_table_a_reader_gets_the_state_after_the_partition_or_the_version_that_is_pinned(
+    shop: Shop,
+) -> None:
+    def make(context: dg.AssetExecutionContext) -> DataFrame:
+        day = date.fromisoformat(context.partition_key)
+        return shop.frame([(day.day, day, 1.0, f"{day.day}@x.org")], SCHEMA)
+
+    source = asset("orders", make, partitions=DAYS, mode="merge", stateful=True, merge_keys=["id"], reader=SHOUTED)
+    shop.run(source, key=D1)
+    first = shop.version("orders")
+    shop.run(source, key=D2)
+
+    def seen(key: str, **input_: Any) -> list[str]:
+        rows: list[tuple[float, str]] = []
+        looking = seen_by(rows, **input_)
+        shop.run(source, looking, key=key, select=[looking.key])
+        return sorted(email for _, email in rows)
+
+    assert seen(D1) == ["1@X.ORG"]
+    assert seen(D2) == ["1@X.ORG", "2@X.ORG"]
+    assert seen(D2, reader=[MASKED, PINNED], version=first) == ["1@…"], "not what came in with the second day"
+
+
+@pytest.mark.pattern("proxy")
+def test_of_a_dataset_behind_a_proxy_a_reader_gets_what_is_live_or_the_number_that_is_pinned(shop: Shop) -> None:
+    manager = ProxyDeltaIOManager(root_uri=str(shop.root), storage_options=LocalConfig(), spark=shop.engine)
+    seen: list[tuple[float, str]] = []
+
+    def run(amount: float, looking: dg.AssetsDefinition) -> tuple[float, str]:
+        source = orders(shop, amount, reader=SHOUTED, versions="manifest")
+        resources = {"io_manager": manager}
+        assert dg.materialize([source, looking], resources=resources, partition_key=D1).success
+        return seen.pop()
+
+    assert run(1.0, seen_by(seen)) == (1.0, "1@X.ORG")
+    assert run(2.0, seen_by(seen)) == (2.0, "1@X.ORG")
+    assert run(3.0, seen_by(seen, reader=[MASKED, PINNED], version=1)) == (1.0, "1@…")
 
 
 def test_what_is_no_reader_is_refused_before_anything_is_read(shop: Shop) -> None:

@@ -40,7 +40,7 @@ def test_a_run_changes_the_mode_of_its_write(shop: Shop) -> None:
 
 
 def test_a_run_lets_its_table_gain_a_column(shop: Shop) -> None:
-    shop.run(asset("users", lambda _: shop.frame([(1,)], "id long")))
+    shop.seed("users", [(1,)], "id long", None)
     wider = ([(1, "a")], "id long, name string")
     assert isinstance(shop.failure(saying(shop, *wider, {})), SchemaMismatch)
     shop.run(saying(shop, *wider, {"schema_mode": "merge"}))
@@ -50,7 +50,7 @@ def test_a_run_lets_its_table_gain_a_column(shop: Shop) -> None:
 @pytest.mark.pattern("merger")
 def test_a_run_names_the_keys_of_its_merge(shop: Shop) -> None:
     shop.config = {"merge_config": MergeConfig(merge_type=MergeType.upsert)}
-    shop.run(asset("users", lambda _: shop.frame([(1, "a")], "id long, name string")))
+    shop.seed("users", [(1, "a")], "id long, name string", None)
     said = {"merge_predicate": "s.name = t.name"}
     shop.run(saying(shop, [(1, "b")], "id long, name string", said, mode="merge", merge_keys=["id"]))
     assert shop.rows("users") == [(1, "a"), (1, "b")]

@@ -57,7 +57,9 @@ def graph(engine: SparkEngine, lake: Path, look_back: int) -> dg.Definitions:
     )
     def visits(context: dg.AssetExecutionContext, landed: DataFrame) -> DataFrame:
         numbered = numbered_visits(landed, look_back).where(f"{COPY} = 1").drop(COPY)
-        return landed_within(numbered, context.partition_time_window)
+        return landed_within(
+            numbered, [HOURS.time_window_for_partition_key(key).start for key in context.partition_keys]
+        )
 
     manager = SparkDeltaIOManager(root_uri=str(lake), storage_options=LocalConfig(), spark=engine)
     return dg.Definitions(assets=[landed, visits], resources={"io_manager": manager})

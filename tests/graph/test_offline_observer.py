@@ -1,6 +1,7 @@
 """Offline Observer: each new version is looked at once, by one aggregate, and what was accepted says what is usual."""
 
 import json
+import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from test_io_manager_metadata import counted_jobs
 
 from de_assets.automation.offline_observer import offline_observer_job, schedule
 from de_checks.contract import contract_check
+from de_resources.contract import Contract
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.delta.maintenance import maintain
 from de_resources.delta.table import CommitInfo, Table
@@ -307,6 +309,42 @@ def test_a_wide_table_is_read_in_passes_of_different_columns(
     assert look is not None
     assert list(look.newest.figures.columns) == [f"c{n}" for n in range(25)]
     assert {own["nulls"] for own in look.newest.figures.columns.values()} == {0}
+
+
+@pytest.mark.parametrize("columns", [300, 2_000])
+def test_a_table_of_thousands_of_columns_is_profiled_and_its_page_stays_readable(
+    engine: SparkEngine, tmp_path: Path, columns: int
+) -> None:
+    session = engine.spark_session
+    wide = ", ".join(f"IF(id = 0, NULL, {n}) c{n}" for n in range(columns))
+    session.sql(f"SELECT {wide} FROM range(2)").write.format("delta").save(str(tmp_path / "t"))
+    look = OfflineObserver(tmp_path / "p").look(lambda: session, "any/t", Table("any.t", str(tmp_path / "t")), NOW)
+    assert look is not None
+    assert look.newest.figures.columns == {f"c{n}": {"nulls": 1, "distinct": 1} for n in range(columns)}
+    assert look.page.stat().st_size < 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([None, None], {"nulls": 2, "not_finite": 0}),
+        ([math.nan, math.inf, -math.inf], {"nulls": 0, "not_finite": 3}),
+        ([7.0, 7.0], {"nulls": 0, "not_finite": 0, "min": 7.0, "max": 7.0, "quantiles": [7.0] * 5}),
+        ([math.nan, 7.0, None], {"nulls": 1, "not_finite": 1, "min": 7.0, "max": 7.0, "quantiles": [7.0] * 5}),
+    ],
+    ids=["only nulls", "no number", "one value", "one number"],
+)
+def test_what_is_no_number_is_counted_and_is_no_bound(
+    engine: SparkEngine, tmp_path: Path, values: list[float | None], expected: Mapping[str, object]
+) -> None:
+    session, uri = engine.spark_session, str(tmp_path / "t")
+    rows = [(n, date(2024, 1, 1), value, EMAIL) for n, value in enumerate(values)]
+    session.createDataFrame(rows, "id long, day date, amount double, email string").write.format("delta").save(uri)
+    table = Table("silver.orders", uri, Contract.load(ORDERS))
+    look = OfflineObserver(tmp_path / "p").look(lambda: session, "silver/orders", table, NOW)
+    assert look is not None
+    assert look.newest.figures.columns["amount"] == expected
+    assert look.judgement.drifts == [], "a history of one judges nothing"
 
 
 def test_the_schedule_is_on_and_asks_for_the_job() -> None:

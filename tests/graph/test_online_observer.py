@@ -1,19 +1,29 @@
 """Online Observer: the figures of a write come from its own pass, and tell only what landed."""
 
 import math
+import os
+import re
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import dagster as dg
+import pandera.pyspark as pa
+import pyspark.sql.types as T
 import pytest
 from io_manager_support import CHANGES, ORDERS, Shop, asset
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from test_io_manager_metadata import counted_jobs
 
+from de_resources.delta.write import stream
 from de_resources.delta.write.crash_points import at
+from de_resources.delta.write.request import WriteRequest
+from de_resources.delta.write.stream import CHECKPOINT
+from de_resources.delta.write.writer import Writer
 from de_resources.observers import online
 from de_resources.observers.online import MOST_COLUMNS, ObserverFailed, OnlineObserver
 from de_resources.observers.settings import NoSuchSetting
@@ -34,7 +44,14 @@ class Broken(OnlineObserver):
         raise ZeroDivisionError("no figure is known")
 
 
-BROKEN = f"{__name__}:Broken"
+class Turned(Writer):
+    """Stores another number than is meant."""
+
+    def stored(self, request: WriteRequest, frame: DataFrame) -> DataFrame:  # noqa: ARG002
+        return frame.withColumn("pages", -F.col("pages")).withColumn("day", F.lit(None).cast("date"))
+
+
+BROKEN, TURNED = f"{__name__}:Broken", f"{__name__}:Turned"
 
 
 @pytest.fixture
@@ -64,7 +81,6 @@ def test_figures_are_those_of_the_rows_that_landed(shop: Shop) -> None:
         "id/nulls": 0,
         "id/min": 0,
         "id/max": 7,
-        "id/median": 3,
         "day/nulls": 0,
         "day/distinct": 1,
         "amount/nulls": 1,
@@ -135,7 +151,7 @@ def test_a_range_tells_of_each_partition(shop: Shop) -> None:
 
 
 def test_a_range_of_too_many_figures_tells_of_the_run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(online, "MOST_AGGREGATES", 3 * 3 - 1)  # rows, nulls and distinct of one column, by day
+    monkeypatch.setattr(online, "MOST_AGGREGATES", 3 * 2 - 1)  # rows and distinct of one column, by day
     for found in told_of_range(shop, observe={"columns": ["email"]}).values():
         assert found.pop("run/observer/columns")
         assert found == {"run/observer/rows": 3, "run/observer/email/nulls": 3, "run/observer/email/distinct": 0}
@@ -248,8 +264,338 @@ def test_any_frame_is_observed(shop: Shop, frame: str, expected: Mapping[str, ob
     assert {name.rpartition("/")[2] for name in told} <= {"rows", "nulls", "distinct"}
 
 
-def test_of_a_wide_table_the_first_columns_are_observed(shop: Shop) -> None:
-    wide = ", ".join(f"{n} c{n}" for n in range(MOST_COLUMNS + 5))
+@pytest.mark.parametrize("columns", [MOST_COLUMNS + 5, 2_000, 10_000])
+def test_of_a_wide_table_the_first_columns_are_observed(shop: Shop, columns: int) -> None:
+    wide = ", ".join(f"{n} c{n}" for n in range(columns))
     told = observed(shop, shop.run(asset("orders", lambda _: shop.spark.sql(f"SELECT {wide}"), writer=OBSERVER)))
-    assert told["columns_left_out"] == 5
-    assert len([name for name in told if name.endswith("/nulls")]) == MOST_COLUMNS
+    assert told["columns_left_out"] == columns - MOST_COLUMNS
+    assert {name for name in told if name.endswith("/nulls")} == {f"c{n}/nulls" for n in range(MOST_COLUMNS)}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([None, None, None], {"nulls": 3, "not_finite": 0}),
+        ([math.nan, math.nan], {"nulls": 0, "not_finite": 2}),
+        ([math.inf, -math.inf, None], {"nulls": 1, "not_finite": 2}),
+        ([math.nan, 7.0, math.inf], {"nulls": 0, "not_finite": 2, "min": 7.0, "max": 7.0, "median": 7.0}),
+        ([7.0, 7.0, 7.0], {"nulls": 0, "not_finite": 0, "min": 7.0, "max": 7.0, "median": 7.0}),
+        ([-0.0, 5e-324, 1.7976931348623157e308], {"min": 0.0, "max": 1.7976931348623157e308, "median": 5e-324}),
+        ([], {"nulls": 0, "not_finite": 0}),
+    ],
+    ids=["only nulls", "only NaN", "only infinities", "one number among them", "one value", "the limits", "no rows"],
+)
+def test_what_is_no_number_is_counted_and_is_no_bound(
+    shop: Shop, values: list[float | None], expected: Mapping[str, float]
+) -> None:
+    rows = [(n, DAY, value, None) for n, value in enumerate(values)]
+    told = observed(shop, shop.run(orders(shop, rows), key=KEY))
+    found = {name.removeprefix("amount/"): value for name, value in told.items() if name.startswith("amount/")}
+    assert found == {"nulls": 0, "not_finite": 0, **expected}
+    assert told["rows"] == len(values)
+
+
+class Visits(pa.DataFrameModel):
+    """What only the commit tells, and what it may not tell."""
+
+    day: T.DateType = pa.Field(nullable=True)
+    at: T.TimestampType = pa.Field(nullable=True)
+    born: T.DateType = pa.Field(nullable=True, metadata={"personal": True})
+    pay: T.LongType = pa.Field(nullable=True, metadata={"personal": True})
+    pages: T.IntegerType = pa.Field(nullable=True)
+    share: T.DoubleType = pa.Field(nullable=True)
+
+    class Config:
+        name = "silver.visits"
+
+
+VISITS = "day date, at timestamp, born date, pay long, pages int, share double"
+SEEN = [
+    (None, datetime(2024, 1, 2, 3, 4, 5, 678000), date(1970, 5, 6), 7000, 3, math.nan),
+    (date(2024, 1, 3), datetime(2023, 12, 31, 23, 59, 59), date(1980, 1, 1), 8000, None, 0.25),
+    (date(2024, 1, 2), None, None, None, 9, None),
+]
+TOLD = {
+    "rows": 3,
+    "day/nulls": 1,
+    "day/distinct": 2,
+    "at/nulls": 1,
+    "born/nulls": 1,
+    "born/distinct": 2,
+    "pay/nulls": 1,
+    "pay/distinct": 2,
+    "pages/nulls": 1,
+    "pages/distinct": 2,
+    "pages/min": 3,
+    "pages/max": 9,
+    "pages/median": 3,
+    "share/nulls": 1,
+    "share/not_finite": 1,
+    "share/min": 0.25,
+    "share/max": 0.25,
+    "share/median": 0.25,
+}
+BOUNDS = "| day | 1 | 2 | 2024-01-02 |  |  |  |  |  | 2024-01-03 |"
+MOMENTS = "| at | 1 |  | 2023-12-31 23:59:59 |  |  |  |  |  | 2024-01-02 03:04:05.678000 |"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"delta.dataSkippingNumIndexedCols": "0"},
+        {"delta.dataSkippingNumIndexedCols": "2"},
+        {"delta.dataSkippingStatsColumns": "at"},
+        {"delta.columnMapping.mode": "name"},
+    ],
+    ids=["all", "none", "the first two", "chosen ones", "under other names"],
+)
+def test_the_figures_are_the_same_whatever_statistics_the_commit_has(shop: Shop, properties: Mapping[str, str]) -> None:
+    metadata: dict[str, Any] = {"contract": f"{__name__}:Visits", "writer": OBSERVER, "table_configuration": properties}
+    result = shop.run(asset("orders", lambda _: shop.frame(SEEN, VISITS), **metadata))
+    table = shop.metadata(result, "orders")["observer/columns"]
+    assert observed(shop, result) == TOLD
+    assert BOUNDS in table
+    assert MOMENTS in table
+    assert not any(personal in table for personal in ("1970", "1980", "7,000", "8,000"))
+
+
+def test_rows_that_are_stored_in_another_form_are_told_as_they_were_meant(shop: Shop) -> None:
+    metadata: dict[str, Any] = {"contract": f"{__name__}:Visits", "writer": [TURNED, OBSERVER]}
+    result = shop.run(asset("orders", lambda _: shop.frame(SEEN, VISITS), **metadata))
+    assert observed(shop, result) == TOLD
+    assert BOUNDS in shop.metadata(result, "orders")["observer/columns"]
+
+
+def test_what_the_commit_tells_is_not_measured_as_well(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+    watched = online.measures_of
+    monkeypatch.setattr(
+        online,
+        "measures_of",
+        lambda *a, **k: [m for m in watched(*a, **k) if not measured.append(f"{m.column}/{m.name}")],  # type: ignore[func-returns-value]
+    )
+    definition = asset("orders", lambda _: shop.frame(SEEN, VISITS), contract=f"{__name__}:Visits", writer=OBSERVER)
+    shop.run(definition)
+    assert sorted(measured) == [
+        "/rows",
+        "born/distinct",
+        "day/distinct",
+        "pages/distinct",
+        "pages/number",
+        "pay/distinct",
+        "share/number",
+    ]
+
+
+def test_statistics_of_other_rows_are_not_taken_for_those_of_the_write(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an engine writes without them: what they alone would tell is left out, and nothing is guessed."""
+    monkeypatch.setattr(online, "told_by", lambda *_: None)
+    definition = asset("orders", lambda _: shop.frame(SEEN, VISITS), contract=f"{__name__}:Visits", writer=OBSERVER)
+    told = observed(shop, shop.run(definition))
+    assert told["rows"] == 3
+    assert not [name for name in told if name.endswith(("/nulls", "not_finite"))]
+    assert told["pages/max"] == 9
+
+
+class Wide(pa.DataFrameModel):
+    """More columns than are looked at closely."""
+
+    name: T.StringType = pa.Field(nullable=True)
+    n1: T.LongType = pa.Field(nullable=True)
+    n2: T.LongType = pa.Field(nullable=True)
+    n3: T.IntegerType = pa.Field(nullable=True)
+    d1: T.DoubleType = pa.Field(nullable=True)
+    d2: T.DoubleType = pa.Field(nullable=True)
+    price: T.DecimalType = pa.Field(nullable=True)
+    flag: T.BooleanType = pa.Field(nullable=True)
+
+    class Config:
+        name = "silver.wide"
+
+
+class TestClosely:
+    """Nulls and bounds of all columns; distinct values, quantiles and the like of those that matter."""
+
+    SCHEMA = "name string, n1 long, n2 long, n3 int, d1 double, d2 double, price decimal(10,0), flag boolean"
+    ROWS: list[tuple[Any, ...]] = [  # noqa: RUF012
+        ("a", 1, 10, 5, 0.1, math.nan, Decimal(3), True),
+        (None, 3, 20, None, 2.5, 7.0, None, False),
+        ("b", 3, 30, 9, None, None, Decimal(8), None),
+    ]
+    BOUNDS: Mapping[str, object] = {
+        "rows": 3,
+        "name/nulls": 1,
+        "n1/nulls": 0,
+        "n1/min": 1,
+        "n1/max": 3,
+        "n2/nulls": 0,
+        "n2/min": 10,
+        "n2/max": 30,
+        "n3/nulls": 1,
+        "n3/min": 5,
+        "n3/max": 9,
+        "d1/nulls": 1,
+        "d1/min": 0.1,
+        "d1/max": 2.5,
+        "d2/nulls": 1,
+        "price/nulls": 1,
+        "price/min": 3.0,
+        "price/max": 8.0,
+        "flag/nulls": 1,
+    }
+
+    def told(self, shop: Shop, **metadata: Any) -> dict[str, Any]:
+        metadata = {"contract": f"{__name__}:Wide", "writer": OBSERVER, **metadata}
+        return observed(shop, shop.run(asset("orders", lambda _: shop.frame(self.ROWS, self.SCHEMA), **metadata)))
+
+    def test_where_nobody_says_the_first_numbers_are_looked_at(self, shop: Shop) -> None:
+        close = {"n1/distinct": 2, "n2/distinct": 3, "n3/distinct": 2, "n1/median": 3.0, "n2/median": 20.0}
+        assert self.told(shop) == {**self.BOUNDS, **close, "n3/median": 5.0}
+
+    def test_an_asset_says_which_matter(self, shop: Shop) -> None:
+        close = {"d2/min": 7.0, "d2/max": 7.0, "d2/median": 7.0, "d2/not_finite": 1, "flag/true": 1}
+        assert self.told(shop, observe={"closely": ["d2", "flag"]}) == {**self.BOUNDS, **close}
+        assert self.told(shop, observe={"closely": []}) == self.BOUNDS
+
+    def test_columns_that_are_named_are_looked_at_closely(self, shop: Shop) -> None:
+        told = self.told(shop, observe={"columns": ["name", "price"]})
+        assert told == {
+            "rows": 3,
+            "name/nulls": 1,
+            "name/distinct": 2,
+            "name/longest": 1,
+            "price/nulls": 1,
+            "price/min": 3.0,
+            "price/max": 8.0,
+            "price/median": 3.0,
+        }
+
+    def test_the_bounds_are_measured_where_the_commit_does_not_tell_them(self, shop: Shop) -> None:
+        none = {"delta.dataSkippingNumIndexedCols": "0"}
+        told = self.told(shop, observe={"closely": []}, table_configuration=none)
+        # Those of the numbers, which a commit with NaN in it cannot tell.
+        assert told == {**self.BOUNDS, "d2/min": 7.0, "d2/max": 7.0}
+
+
+class TestStream:
+    """Each micro-batch is measured on its own job; one file makes a batch."""
+
+    FIELDS = "day date, at timestamp, born date, pay long, pages int, share double"
+    FILES = (
+        '{"day": "2024-01-03", "at": "2024-01-02T03:04:05", "born": "1970-05-06", "pay": 7000, "pages": 3, "share": "NaN"}\n'
+        '{"day": null, "at": null, "born": null, "pay": null, "pages": 9, "share": 0.25}\n',
+        '{"day": "2024-01-02", "at": "2023-12-31T23:59:59", "born": null, "pay": 1, "pages": null, "share": -4.5}\n',
+        '{"day": null, "at": null, "born": null, "pay": 2, "pages": null, "share": null}\n',
+    )
+    TOLD: Mapping[str, object] = {
+        "rows": 4,
+        "day/nulls": 2,
+        "at/nulls": 2,
+        "born/nulls": 3,
+        "pay/nulls": 1,
+        "pages/nulls": 2,
+        "pages/min": 3,
+        "pages/max": 9,
+        "share/nulls": 1,
+        "share/not_finite": 1,
+        "share/min": -4.5,
+        "share/max": 0.25,
+    }
+
+    def land(self, shop: Shop, *files: str) -> None:
+        inbox = shop.root / "inbox"
+        inbox.mkdir(parents=True, exist_ok=True)
+        for text in files:
+            place = len(list(inbox.iterdir()))
+            (inbox / f"{place}.json").write_text(text)
+            os.utime(inbox / f"{place}.json", (place, place))
+
+    def drain(self, shop: Shop, name: str = "orders", **metadata: Any) -> dg.ExecuteInProcessResult:
+        def lines(_: dg.AssetExecutionContext) -> DataFrame:
+            stream = shop.spark.readStream.schema(self.FIELDS).option("maxFilesPerTrigger", 1)
+            return stream.option("allowNonNumericNumbers", True).json(str(shop.root / "inbox"))
+
+        metadata = {"contract": f"{__name__}:Visits", "mode": "append", "writer": OBSERVER, **metadata}
+        return shop.run(asset(name, lines, **metadata))
+
+    @pytest.mark.parametrize(
+        "properties",
+        [{}, {"delta.dataSkippingNumIndexedCols": "0"}, {"delta.dataSkippingNumIndexedCols": "2"}],
+        ids=["all", "none", "the first two"],
+    )
+    def test_its_figures_are_those_of_all_micro_batches(self, shop: Shop, properties: Mapping[str, str]) -> None:
+        self.land(shop, *self.FILES)
+        result = self.drain(shop, table_configuration=properties)
+        assert observed(shop, result) == {**self.TOLD, "batches": ANY}
+        batches = shop.metadata(result, "orders")["observer/batches"].splitlines()[2:]
+        assert [re.findall(r"^\| (\d+) \| \d+ \| (\d+) \|", line) for line in batches] == [
+            [("0", "2")],
+            [("1", "1")],
+            [("2", "1")],
+        ]
+        assert "born 1, pages 1" in batches[1]
+        shown = shop.metadata(result, "orders")["observer/columns"]
+        assert not any(personal in shown for personal in ("1970", "7,000"))
+
+    def test_the_next_increment_tells_of_its_own_rows_and_an_idle_one_that_there_were_none(self, shop: Shop) -> None:
+        self.land(shop, *self.FILES)
+        self.drain(shop)
+        self.land(shop, self.FILES[1])
+        again = observed(shop, self.drain(shop))
+        assert (again["rows"], again["share/min"], again["share/max"], again["pages/nulls"]) == (1, -4.5, -4.5, 1)
+        assert observed(shop, self.drain(shop)) == {"not_observed": "nothing new at the source"}
+
+    def test_the_keys_are_those_of_any_increment(self, shop: Shop) -> None:
+        self.land(shop, self.FILES[0])
+        first = observed(shop, self.drain(shop))
+        self.land(shop, self.FILES[0], self.FILES[0])
+        assert set(observed(shop, self.drain(shop))) == set(first)
+
+    def test_a_micro_batch_that_the_engine_forgot_is_not_left_out_in_silence(
+        self, shop: Shop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        name, kept = stream._PROGRESS_KEPT
+        monkeypatch.setattr(stream, "_PROGRESS_KEPT", (name, "2"))
+        self.land(shop, *self.FILES)
+        told = observed(shop, self.drain(shop))
+        shop.spark.conf.set(name, kept)
+        assert told == {"not_observed": "the engine did not tell of every micro-batch"}
+
+    def test_a_batch_that_was_committed_before_a_death_is_told_once(self, shop: Shop) -> None:
+        """The stream died after its commit and before it noted it: the next run repeats the batch, and adds nothing."""
+        self.land(shop, *self.FILES[:2])
+        self.drain(shop)
+        newest = max((Path(shop.uri("orders")) / CHECKPOINT / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
+        newest.unlink()
+        newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+        self.land(shop, self.FILES[2])
+        told = observed(shop, self.drain(shop))
+        assert len(shop.rows("orders")) == 4
+        assert (told["rows"], told["pages/nulls"]) == (1, 1)
+
+    def test_observing_it_costs_no_job(self, shop: Shop) -> None:
+        jobs = []
+        for name, metadata in {"plain": {"writer": []}, "watched": {}}.items():
+            self.land(shop, self.FILES[0])
+            self.drain(shop, name=name, **metadata)
+            self.land(shop, self.FILES[0])
+            before = self.newest_job(shop)
+            self.drain(shop, name=name, **metadata)
+            jobs.append(self.newest_job(shop) - before)
+        plain, watched = jobs
+        assert 0 < watched <= plain
+
+    @staticmethod
+    def newest_job(shop: Shop) -> int:
+        """The number of the last job of all, for a stream's jobs are in a group of its own."""
+        jobs = shop.spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+        return max(jobs.apply(place).jobId() for place in range(jobs.size()))
+
+    def test_a_column_that_is_gone(self, shop: Shop) -> None:
+        self.land(shop, self.FILES[0])
+        told = observed(shop, self.drain(shop, observe={"columns": ["price"]}))
+        assert told == {"not_observed": "LookupError: there is no column 'price'"}
+        assert len(shop.rows("orders")) == 2

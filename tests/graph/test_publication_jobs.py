@@ -25,14 +25,13 @@ from de_assets.automation.maintenance.publication import (
     publication_jobs,
 )
 from de_assets.definitions import assets as all_assets
-from de_checks.publication import NAME
+from de_checks.publication import NAME, publication_check
 from de_resources.delta.log.changed_partitions import changed_partitions
 from de_resources.delta.log.retention import OVERRIDE
 from de_resources.delta.maintenance import maintain
 from de_resources.delta.publish.decisions import NoEarlierPublication, NoReason, NothingStaged, waiting
 from de_resources.delta.publish.publication import BreaksConstraints, CannotPublish
-from de_resources.delta.publish.staging import StagedGone, staging_of
-from de_resources.delta.publish.writer import STAGES
+from de_resources.delta.publish.staging import STAGES, StagedGone, staging_of
 from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.refusals import ConcurrentWrite
@@ -147,6 +146,31 @@ def test_a_false_alarm_is_published_with_its_reason_and_taken_back_again(world: 
     assert world.amounts() == [(D1, -1.0), (D2, 3.0)]
 
 
+@pytest.mark.red_check("is_published")
+def test_a_day_that_was_held_is_mended_at_its_source_or_published_by_a_person(world: World) -> None:
+    def judged(*amounts: float) -> bool:
+        definition = world.orders({D1: amounts})
+        done = dg.materialize(
+            [definition, publication_check(definition)],
+            instance=world.instance,
+            resources={"io_manager": world.manager},
+            partition_key=D1,
+            raise_on_error=False,
+        )
+        return done.success
+
+    assert not judged(-1.0), "held, and what is downstream waits"
+    assert judged(1.0), "mended at the source"
+    assert not judged(-2.0)
+    assert world.amounts() == [(D1, 1.0)]
+    world.decide(PUBLISH, reason="a refund is no mistake")
+    assert world.amounts() == [(D1, -2.0)]
+    key = dg.AssetCheckKey(ORDERS_KEY, NAME)
+    (record,) = world.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+    assert record.evaluation is not None
+    assert record.evaluation.passed
+
+
 def test_what_is_published_or_held_survives_the_maintenance_and_so_does_a_rollback(world: World) -> None:
     world.land({D1: [1.0], D2: [2.0]})
     world.land({D1: [5.0, 6.0], D2: [-2.0]})
@@ -247,4 +271,4 @@ def test_the_store_has_the_last_word_about_its_constraints(world: World) -> None
 def test_the_jobs_of_the_lake_know_what_is_audited() -> None:
     jobs = {job.name: job for job in publication_jobs(all_assets)}
     assert set(jobs) == {PUBLISH, ROLL_BACK}
-    assert list(audited_tables(LakeTables.of(all_assets))) == ["gold/visits_cube_daily"]
+    assert list(audited_tables(LakeTables.of(all_assets))) == ["gold/visits_cube_daily", "silver/visits_live_hours"]

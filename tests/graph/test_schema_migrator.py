@@ -25,7 +25,7 @@ from de_resources.lake import Lake
 from de_resources.migrations import rename
 from de_resources.migrations.dual_write import under_migration
 from de_resources.migrations.progress import Phase
-from de_resources.migrations.readers import Reader, readers_of
+from de_resources.migrations.readers import ColumnReader, readers_of
 from de_resources.migrations.steps import Migrator, SidesDiffer, StillRead, WrongPhase
 from de_resources.spark import SparkEngine
 
@@ -147,6 +147,7 @@ def checked(shop: Shop) -> dg.AssetCheckEvaluation:
     return evaluation
 
 
+@pytest.mark.red_check("both_sides_agree")
 def test_writes_around_the_platform_are_found_and_hold_the_contraction_back(shop: Shop) -> None:
     shop.run(views(shop, "page", "/a"), keys=(D1, D2))
     migrating = migrator(shop)
@@ -243,7 +244,7 @@ def test_the_contraction_is_refused_by_the_names_of_those_who_read(shop: Shop, *
     migrating.backfill()
 
     found = readers_of(shop.instance, KEY, ADDRESS.old_names, [gold])
-    assert found == [Reader("gold/pages", ("page",))]
+    assert found == [ColumnReader("gold/pages", ("page",))]
     with pytest.raises(StillRead) as error:
         migrating.contract(found)
     assert "gold/pages" in str(error.value)
@@ -252,7 +253,9 @@ def test_the_contraction_is_refused_by_the_names_of_those_who_read(shop: Shop, *
     shop.run(whole, new_reader)
     assert readers_of(shop.instance, KEY, ADDRESS.old_names, [gold]) == []
     silent = dg.AssetKey(["gold", "never_materialised"])
-    assert readers_of(shop.instance, KEY, ADDRESS.old_names, [gold, silent]) == [Reader("gold/never_materialised", ())]
+    assert readers_of(shop.instance, KEY, ADDRESS.old_names, [gold, silent]) == [
+        ColumnReader("gold/never_materialised", ())
+    ]
 
 
 def test_a_stream_that_reads_the_table_goes_on_after_each_step_and_sees_every_row_once(

@@ -1,25 +1,40 @@
 """The sensor `alerts`: bad news arrives once, in order, without anybody's data, over restarts and dead sinks."""
 
 import json
+import socketserver
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from instances import silent_instance
 
-from de_assets.automation.alerting.alert import Alert, redacted
+from de_assets.automation.alerting.alert import redacted
+from de_assets.automation.alerting.alerting import Alerting
+from de_assets.automation.alerting.health import service_conditions
 from de_assets.automation.alerting.sensor import alerts
-from de_assets.automation.alerting.sinks import AlertSink, LogAlertSink, WebhookAlertSink
+from de_assets.automation.alerting.sinks import AlertSink, EmailAlertSink, LogAlertSink, WebhookAlertSink, alert_sinks
+from de_checks.sla.missing import MissingPartitions, missing_partitions
+from de_resources.alerts.book import Body
+from de_resources.contract.sla import Sla
 from de_resources.errors import PermanentError, TransientError
+from de_resources.local.endpoints import ServiceState, ServiceStatus
 
+BEGUN, RELEASED = threading.Event(), threading.Event()
 days = dg.DailyPartitionsDefinition("2024-10-10", end_date="2024-10-14")
 
 
 @dg.asset(key=["gold", "sales"], partitions_def=days, backfill_policy=dg.BackfillPolicy.single_run())
 def sales(context: dg.AssetExecutionContext) -> None:
+    if "hangs" in context.run.tags:
+        BEGUN.set()
+        RELEASED.wait(60)
     if "breaks" in context.run.tags:
         raise ValueError("no rate for 'Jane Roe' <jane.roe@example.org> at 203.0.113.9\nsecond line: jane")
 
@@ -31,10 +46,12 @@ def sales_add_up(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
 
 
 class Town:
-    """An instance in which runs happen, and the sensor with its cursor and sink."""
+    """An instance in which runs happen, and the sensor with its cursor, book and channels."""
 
-    def __init__(self, instance: dg.DagsterInstance, sink: AlertSink) -> None:
-        self.instance, self.sink, self.cursor = instance, sink, None
+    def __init__(self, instance: dg.DagsterInstance, home: Path, sinks: dict[str, AlertSink]) -> None:
+        self.instance, self.cursor = instance, None
+        self.statuses: list[ServiceStatus] = []
+        self.alerting = Alerting(home, sinks, services=lambda: self.statuses)
 
     def run(self, key: str = "2024-10-10", **tags: str) -> str:
         definitions = [sales, sales_add_up]
@@ -44,24 +61,19 @@ class Town:
 
     def tick(self) -> None:
         with dg.build_sensor_context(
-            instance=self.instance, cursor=self.cursor, resources={"alert_sink": self.sink}
+            instance=self.instance, cursor=self.cursor, resources={"alerting": self.alerting}
         ) as context:
             result = alerts(context)
         assert isinstance(result, dg.SensorResult)
         self.cursor = result.cursor
 
 
-class FlakySink(AlertSink):
-    """A log that is away once it holds so many alerts."""
+class AwaySink(AlertSink):
+    """A channel that takes nothing."""
 
-    path: str
-    works_for: int
-
-    def deliver(self, alert: Alert) -> None:
-        log = LogAlertSink(path=self.path)
-        if len(lines(log)) >= self.works_for:
-            raise TransientError("The sink is away.")
-        log.deliver(alert)
+    def deliver(self, alert: Body) -> None:
+        del alert
+        raise TransientError("The sink is away.")
 
 
 @pytest.fixture
@@ -70,9 +82,9 @@ def log(tmp_path: Path) -> LogAlertSink:
 
 
 @pytest.fixture
-def town(log: LogAlertSink) -> Iterator[Town]:
+def town(log: LogAlertSink, tmp_path: Path) -> Iterator[Town]:
     with dg.DagsterInstance.ephemeral() as instance:
-        yield Town(instance, log)
+        yield Town(instance, tmp_path, {"log": log})
 
 
 def lines(log: LogAlertSink) -> list[dict[str, Any]]:
@@ -117,13 +129,44 @@ def test_a_failed_run_that_is_started_again_is_a_warning(
     assert [(alert["kind"], alert["severity"]) for alert in lines(log)] == [("run_failed", severity)]
 
 
-def test_every_run_is_told_once_over_restarts(town: Town, log: LogAlertSink) -> None:
-    runs = [town.run(key, wrong="1") for key in ("2024-10-10", "2024-10-11")]
+def told(log: LogAlertSink) -> list[tuple[str, str]]:
+    return [(alert["event"], alert["kind"]) for alert in lines(log)]
+
+
+def test_a_check_that_stays_red_is_one_alert_and_one_recovery(town: Town, log: LogAlertSink) -> None:
+    for day in ("2024-10-10", "2024-10-11", "2024-10-10"):
+        town.run(day, wrong="1")
+        town.tick()
     town.tick()
+    assert told(log) == [("opened", "check_failed")]
+    town.run("2024-10-10")
     town.tick()
-    runs.append(town.run("2024-10-12", breaks="1"))
+    assert len(lines(log)) == 1, "the eleventh is still red"
+    town.run("2024-10-11")
     town.tick()
-    assert [alert["run_id"] for alert in lines(log)] == runs
+    assert told(log) == [("opened", "check_failed"), ("recovered", "check_failed")]
+    assert lines(log)[1]["text"].startswith("RECOVERED: ERROR: Check `sales_add_up` failed for gold/sales")
+    town.run("2024-10-10", wrong="1")
+    town.tick()
+    assert told(log)[2:] == [("opened", "check_failed")]
+    assert len({alert["id"] for alert in lines(log)}) == 3
+
+
+def test_a_failed_run_recovers_when_what_it_missed_is_written(town: Town, log: LogAlertSink) -> None:
+    town.run("2024-10-10", breaks="1")
+    town.run("2024-10-11")
+    town.tick()
+    assert told(log) == [("opened", "run_failed")], "another partition mends nothing"
+    town.run("2024-10-10")
+    town.tick()
+    assert told(log) == [("opened", "run_failed"), ("recovered", "run_failed")]
+
+
+def test_a_failure_that_is_tried_again_gets_worse_when_it_is_not(town: Town, log: LogAlertSink) -> None:
+    town.run(breaks="1", **{"dagster/will_retry": "true"})
+    town.run(breaks="1")
+    town.tick()
+    assert [(alert["event"], alert["severity"]) for alert in lines(log)] == [("opened", "WARN"), ("worse", "ERROR")]
 
 
 def test_tags_added_after_the_end_are_no_news(town: Town, log: LogAlertSink) -> None:
@@ -134,32 +177,139 @@ def test_tags_added_after_the_end_are_no_news(town: Town, log: LogAlertSink) -> 
     assert len(lines(log)) == 1
 
 
-def test_dead_sink_loses_nothing(town: Town, log: LogAlertSink) -> None:
-    runs = [town.run(key, wrong="1") for key in ("2024-10-10", "2024-10-11", "2024-10-12")]
-    town.sink = FlakySink(path=log.path, works_for=1)
-    town.tick()  # the first is delivered, the second is not
-    assert [alert["run_id"] for alert in lines(log)] == runs[:1]
-    with pytest.raises(TransientError):
-        town.tick()
-    town.sink = log
+def test_dead_sink_loses_nothing_and_blocks_nobody(town: Town, log: LogAlertSink, tmp_path: Path) -> None:
+    second = LogAlertSink(path=str(tmp_path / "second.jsonl"))
+    town.alerting = replace(town.alerting, sinks={"away": AwaySink(), "log": log})
+    town.run("2024-10-10", wrong="1")
+    town.run("2024-10-11", breaks="1")
     town.tick()
-    assert [alert["run_id"] for alert in lines(log)] == runs
+    assert told(log) == [("opened", "check_failed"), ("opened", "run_failed")]
+    assert [(p.channel, p.waiting, p.why) for p in town.alerting.book.pending()] == [("away", 2, "The sink is away.")]
+    town.alerting = replace(town.alerting, sinks={"away": second, "log": log})
+    later = datetime.now(UTC) + timedelta(minutes=1)
+    town.alerting.tell([], now=later)
+    assert lines(second) == lines(log)
 
 
-def test_crash_between_delivery_and_cursor_repeats_nothing_in_the_log(town: Town, log: LogAlertSink) -> None:
+def test_a_restart_or_a_lost_cursor_repeats_nothing(town: Town, log: LogAlertSink) -> None:
     town.run(wrong="1")
+    town.run()
     town.tick()
-    town.cursor = None
+    reached, town.cursor = town.cursor, None  # as after a crash between delivery and Dagster's record of the tick
     town.tick()
-    assert len(lines(log)) == 1
+    assert town.cursor == reached
+    assert told(log) == [("opened", "check_failed"), ("recovered", "check_failed")]
 
 
 def test_many_runs_take_several_ticks(town: Town, log: LogAlertSink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("de_assets.automation.alerting.sensor.RUNS_PER_TICK", 2)
-    runs = [town.run(**tag) for tag in ({"wrong": "1"}, {"breaks": "1"}, {"wrong": "1"}, {}, {"breaks": "1"})]
+    for tag in ({"wrong": "1"}, {"breaks": "1"}, {}, {"breaks": "1"}, {"wrong": "1"}):
+        town.run(**tag)
     for _ in range(3):
         town.tick()
-    assert [alert["run_id"] for alert in lines(log)] == [runs[0], runs[1], runs[2], runs[4]]
+    opened, recovered = ("opened", "check_failed"), ("recovered", "check_failed")
+    failed, mended = ("opened", "run_failed"), ("recovered", "run_failed")
+    assert told(log) == [opened, failed, recovered, mended, failed, opened, mended]
+
+
+@pytest.mark.pattern("sla_misses_detector")
+def test_a_step_that_hangs_is_an_alert_and_its_end_a_recovery(town: Town, log: LogAlertSink) -> None:
+    BEGUN.clear()
+    RELEASED.clear()
+    with silent_instance() as instance:
+        town.instance = instance
+        town.alerting = replace(town.alerting, promises={"gold/sales": Sla(takes_at_most=timedelta(microseconds=1))})
+        run = threading.Thread(target=town.run, kwargs={"hangs": "1"})
+        run.start()
+        assert BEGUN.wait(60)
+        for _ in range(2):
+            town.tick()
+        assert told(log) == [("opened", "step_overdue")]
+        assert lines(log)[0]["assets"] == ["gold/sales"]
+        RELEASED.set()
+        run.join(60)
+        town.tick()
+    assert told(log) == [("opened", "step_overdue"), ("recovered", "step_overdue")]
+
+
+@pytest.mark.pattern("sla_misses_detector")
+def test_a_partition_that_never_comes_is_an_alert_at_its_deadline_until_it_comes(town: Town, log: LogAlertSink) -> None:
+    """Nothing runs: the clock tells it. What had ended before there was anything is nobody's promise."""
+    hour, now = timedelta(hours=1), datetime.now(UTC)
+    this_hour = now.replace(minute=0, second=0, microsecond=0)
+    calendar = dg.HourlyPartitionsDefinition(this_hour - 4 * hour, fmt="%Y-%m-%d-%H:%M")
+    keys = [f"{this_hour + number * hour:%Y-%m-%d-%H:%M}" for number in range(-1, 3)]
+    promise = {"gold/sales": Sla(ready_within=hour / 2, input_within=hour / 3)}
+    raw = dg.AssetSpec(["silver", "raw"], partitions_def=calendar)
+    spec = dg.AssetSpec(["gold", "sales"], partitions_def=calendar, deps=[raw])
+    known = {"gold/sales": spec, "silver/raw": raw}
+
+    def at(moment: datetime) -> list[tuple[str, str]]:
+        town.alerting = replace(town.alerting, promises=promise, assets=known, now=lambda: moment)
+        town.tick()
+        return told(log)
+
+    def comes(asset: dg.AssetSpec, key: str) -> None:
+        town.instance.report_runless_asset_event(dg.AssetMaterialization(asset.key, partition=key))
+
+    assert at(this_hour + 3 * hour) == [], "it never ran"
+    comes(spec, keys[0])
+    deadline = this_hour + 1.5 * hour
+    assert at(deadline - hour / 60) == [], "not yet"
+    assert at(this_hour - 2 * hour) == [], "a clock that was set back makes nothing due"
+    opened = ("opened", "partition_missing")
+    assert at(deadline) == [opened]
+    comes(raw, keys[2])
+    assert at(deadline + hour) == [opened], "one more is no second alert"
+    [alert] = lines(log)
+    assert (alert["assets"], alert["partitions"], alert["severity"]) == (["gold/sales"], [keys[1]], "ERROR")
+    assert "event time" in alert["message"]
+    assert "processing time" not in alert["message"]
+    comes(spec, keys[1])
+    assert at(deadline + hour) == [opened], "the second one is still away"
+    assert at(this_hour - 2 * hour) == [opened], "a clock that was set back mends nothing"
+    comes(spec, keys[2])
+    assert at(deadline + hour) == [opened, ("recovered", "partition_missing")]
+
+
+@pytest.mark.pattern("sla_misses_detector")
+def test_who_is_late_is_told_by_what_lies_in_the_window(town: Town) -> None:
+    """A day of hours: with all of them it is the platform's, with one less the source's."""
+    begin = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    hours, days = dg.HourlyPartitionsDefinition(begin), dg.DailyPartitionsDefinition(begin)
+    raw = dg.AssetSpec("raw", partitions_def=hours)
+    day = dg.AssetSpec("day", partitions_def=days, deps=[raw, dg.AssetSpec("elsewhere")])
+    keys = [f"{begin + timedelta(days=number):%Y-%m-%d}" for number in range(3)]
+    town.instance.report_runless_asset_event(dg.AssetMaterialization("day", partition=keys[0]))
+    for number in range(24, 71):
+        at = begin + timedelta(hours=number)
+        town.instance.report_runless_asset_event(dg.AssetMaterialization("raw", partition=f"{at:%Y-%m-%d-%H:%M}"))
+    promise = {"day": Sla(ready_within=timedelta(hours=1)), "raw": Sla(takes_at_most=timedelta(hours=1)), "gone": Sla()}
+    found = missing_partitions(town.instance, begin + timedelta(days=3, hours=1), promise, {"day": day, "raw": raw})
+    assert found == [MissingPartitions("day", (keys[1], keys[2]), (keys[2],))]
+
+
+def test_a_service_that_died_is_an_alert_until_it_serves_again(town: Town, log: LogAlertSink) -> None:
+    def is_now(state: ServiceState, why: str | None = None) -> None:
+        town.statuses = [ServiceStatus("capture", state, why=why)]
+        town.tick()
+
+    is_now(ServiceState.RUNNING)
+    is_now(ServiceState.FAILED, "it was killed; see `de logs capture`")
+    is_now(ServiceState.FAILED, "it was killed; see `de logs capture`")
+    is_now(ServiceState.STARTING)
+    assert told(log) == [("opened", "service_failed")]
+    is_now(ServiceState.RUNNING)
+    is_now(ServiceState.DEGRADED, "`users` waiting: the row 'Jane Roe' is in the way")
+    is_now(ServiceState.STOPPED)
+    assert told(log)[1:] == [(event, "service_failed") for event in ("recovered", "opened", "recovered")]
+    assert "Jane" not in log.file.read_text()
+
+
+def test_a_service_that_is_left_out_is_no_news() -> None:
+    left_out = ServiceStatus("kafka", ServiceState.LEFT_OUT, why="no Java")
+    (condition,) = service_conditions([left_out], datetime.now(UTC))
+    assert not condition.bad
 
 
 def test_keys_of_a_range_make_one_alert(town: Town, log: LogAlertSink) -> None:
@@ -207,7 +357,7 @@ def test_long_messages_are_cut() -> None:
     assert len(redacted("word " * 10_000)) == 200
 
 
-ALERT = Alert(id="1", kind="run_failed", severity="ERROR", run_id="r", time="2024-10-10T00:00:00+00:00", assets=())
+ALERT = {"id": "1", "kind": "run_failed", "severity": "ERROR", "run_id": "r", "text": "ERROR: Run failed"}
 
 
 class Receiver(HTTPServer):
@@ -269,3 +419,108 @@ def test_webhook_that_is_away(receiver: Receiver) -> None:
     with pytest.raises(TransientError, match="did not answer") as caught:
         WebhookAlertSink(url="secret://alerts").deliver(ALERT)
     assert "127.0.0.1" not in str(caught.value)
+
+
+class MailServer(socketserver.ThreadingTCPServer):
+    """A mail server on loopback: speaks what SMTP needs, and refuses with the answer of its choice."""
+
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Conversation)
+        self.mails: list[bytes] = []
+        self.receivers: list[str] = []
+        self.answer = "250 ok"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class _Conversation(socketserver.StreamRequestHandler):
+    server: MailServer
+
+    def handle(self) -> None:
+        self._say("220 here")
+        for line in self.rfile:
+            word = line.split()[0].upper() if line.split() else b""
+            if word == b"RCPT":
+                self.server.receivers.append(line.decode().split(":", 1)[1].strip())
+                self._say(self.server.answer)
+            elif word == b"DATA":
+                self._say("354 go on")
+                self.server.mails.append(b"".join(iter(self.rfile.readline, b".\r\n")))
+                self._say("250 taken")
+            elif word == b"QUIT":
+                self._say("221 bye")
+                return
+            else:
+                self._say("250 ok")
+
+    def _say(self, text: str) -> None:
+        self.wfile.write(f"{text}\r\n".encode())
+
+
+@pytest.fixture
+def mail_server() -> Iterator[MailServer]:
+    server = MailServer()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def mail(server: MailServer) -> EmailAlertSink:
+    port = server.server_address[1]
+    return EmailAlertSink(host="127.0.0.1", port=port, sender="de@example.org", receivers=["on.call@example.org"])
+
+
+def test_a_mail_is_written_with_the_identity_of_the_alert(mail_server: MailServer) -> None:
+    mail(mail_server).deliver(ALERT)
+    message = message_from_bytes(mail_server.mails[0])
+    assert mail_server.receivers == ["<on.call@example.org>"]
+    assert (message["Subject"], message["Message-ID"]) == ("ERROR: Run failed", "<1@de-patterns>")
+    assert json.loads(message.get_payload()) == ALERT
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"), [("451 later", TransientError), ("550 no jane@example.org", PermanentError)]
+)
+def test_a_mail_server_that_refuses(mail_server: MailServer, answer: str, error: type[Exception]) -> None:
+    mail_server.answer = answer
+    with pytest.raises(error, match=answer[:3]) as caught:
+        mail(mail_server).deliver(ALERT)
+    assert "example.org" not in str(caught.value)
+
+
+def test_a_mail_server_that_is_away(mail_server: MailServer) -> None:
+    sink = mail(mail_server)
+    mail_server.shutdown()
+    mail_server.server_close()
+    with pytest.raises(TransientError, match="did not answer"):
+        sink.deliver(ALERT)
+
+
+def test_no_password_goes_over_a_network_in_the_clear() -> None:
+    class Server:
+        def login(self, *_: str) -> None:
+            raise AssertionError("it was sent")
+
+    sink = EmailAlertSink(host="mail.example.org", sender="a@b.c", receivers=["d@e.f"], user="a", password="secret://p")
+    with pytest.raises(PermanentError, match="in the clear"):
+        sink._open(Server())  # type: ignore[arg-type]
+
+
+def test_the_environment_names_the_channels() -> None:
+    assert list(alert_sinks({})) == ["log"]
+    told = {
+        "DE_ALERT_WEBHOOK": "secret://hook",
+        "DE_ALERT_EMAIL": "a@example.org, b@example.org",
+        "DE_ALERT_SMTP": "mail.example.org:587",
+        "DE_ALERT_FROM": "de@example.org",
+        "DE_ALERT_LOGIN": "de:secret://mail_password",
+    }
+    sinks = alert_sinks(told)
+    email = sinks["email"]
+    assert list(sinks) == ["log", "webhook", "email"]
+    assert isinstance(email, EmailAlertSink)
+    assert (email.port, email.receivers, email.starttls) == (587, ["a@example.org", "b@example.org"], True)
+    assert (email.user, email.password) == ("de", "secret://mail_password")
+    with pytest.raises(PermanentError, match="DE_ALERT_SMTP"):
+        alert_sinks({"DE_ALERT_EMAIL": "a@example.org"})

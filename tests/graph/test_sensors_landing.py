@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from random import Random
 import dagster as dg
 import pytest
 
+from de_assets.automation.alerting.alerting import Alerting
 from de_assets.automation.alerting.sinks import LogAlertSink
 from de_assets.automation.alerting.stray_hours import outside, visits_outside_calendar
 from de_assets.automation.triggers import landing as sensing
@@ -299,7 +301,7 @@ def test_a_week_of_late_failing_and_rewritten_hours(forgetful: bool) -> None:
         for h in [h for h, end in running.items() if end == minute]:
             del running[h]
             (failed if h in fails and requests[h] == 1 else read).add(h)
-        # A failed hour is landed anew half an hour later, as another folder.
+        # A failed hour is landed again half an hour later, as another folder.
         looks = {h: f"{minute >= at + 30 and h in fails}" for h, at in lands.items() if minute >= at}
         plan = make_plan(looks, {} if forgetful else seen, read & set(looks), running, failed - read)
         seen = plan.seen
@@ -323,11 +325,12 @@ def test_hours_outside_the_calendar_are_skipped(drop: Drop) -> None:
     assert "1 outside the calendar" in result.skip_reason.skip_message
 
 
-def test_hours_outside_the_calendar_are_an_alert_and_each_set_of_them_is_one(drop: Drop, tmp_path: Path) -> None:
+def test_hours_outside_the_calendar_are_one_alert_until_they_are_gone(drop: Drop, tmp_path: Path) -> None:
     sink, cursor = LogAlertSink(path=str(tmp_path / "alerts.jsonl")), None
+    alerting = Alerting(tmp_path, {"log": sink})
 
     def tick() -> str | None:
-        resources = {"landing": LandingZone(root=str(drop.root)), "alert_sink": sink}
+        resources = {"landing": LandingZone(root=str(drop.root)), "alerting": alerting}
         context = dg.build_sensor_context(instance=drop.instance, cursor=cursor, resources=resources)
         result = visits_outside_calendar(context)
         assert isinstance(result, dg.SensorResult)
@@ -339,16 +342,18 @@ def test_hours_outside_the_calendar_are_an_alert_and_each_set_of_them_is_one(dro
     drop.land(-1)
     for _ in range(2):
         cursor = tick()
-    sink.file.write_text(sink.file.read_text() + "\n" * 2**20)  # the sink itself forgets what is that far back
-    cursor = tick()
     drop.land(-2)
     cursor = tick()
+    assert alerting.book.open_alerts()[0].members == (key(-2), key(-1))
+    for number in (-1, -2):
+        shutil.rmtree(hour_folder(drop.root, hour(number)))
+    cursor = tick()
     told = [json.loads(line) for line in sink.file.read_text().splitlines() if line]
-    assert [alert["partitions"] for alert in told] == [[key(-1)], [key(-2), key(-1)]]
-    assert told[0]["text"].startswith(
-        f"ERROR: Check `hours_are_in_the_calendar` failed for sources/landed_visits [{key(-1)}]"
-    )
-    assert told[0]["id"] != told[1]["id"]
+    assert [(alert["event"], alert["partitions"]) for alert in told] == [
+        ("opened", [key(-1)]),
+        ("recovered", [key(-1)]),
+    ]
+    assert told[0]["text"] == f"ERROR: Check `hours_are_in_the_calendar` failed for sources/landed_visits [{key(-1)}]"
 
 
 def test_an_open_calendar_ends_with_the_hour_after_the_present_one() -> None:

@@ -88,6 +88,7 @@ def till(engine: SparkEngine, lake: Path) -> Till:
     return Till(engine, lake)
 
 
+@pytest.mark.red_check("nothing_awaits_replay")
 def test_totals_after_a_corrected_day_and_its_replay_are_those_of_a_clean_run(till: Till) -> None:
     lake = Lake(root_uri=str(till.shop.root), spark=till.shop.engine)
     check = replay_check(till.totals)

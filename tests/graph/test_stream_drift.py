@@ -36,11 +36,11 @@ class Stream:
     instance: dg.DagsterInstance
     verdicts: list[bool] = field(default_factory=list)
 
-    def bring(self, rows: int, shares: dict[str, float]) -> dg.AssetCheckEvaluation:
+    def bring(self, rows: int, shares: dict[str, float], *unknown: str) -> dg.AssetCheckEvaluation:
         columns = {
             column.name: round(shares.get(column.name, 0) * rows) for column in CONTRACT.columns if column.nullable
         }
-        return self._run({"rows": rows, "columns": columns})
+        return self._run({"rows": rows, "columns": columns, "unknown_fields": dict.fromkeys(unknown, rows)})
 
     def judge_again(self, **tags: str) -> dg.AssetCheckEvaluation:
         return self._run(None, dg.AssetSelection.checks(CHECK), tags)
@@ -102,3 +102,47 @@ def test_a_chance_is_no_drift(stream: Stream) -> None:
 
 def test_a_run_that_counted_nothing_is_not_judged(stream: Stream) -> None:
     assert stream._run(None).passed
+
+
+RENAMED = "context.referrer"
+
+
+def test_a_field_with_another_name_is_red_with_the_run_that_brings_it_and_stays_so(stream: Stream) -> None:
+    assert stream.bring(100, USUAL).passed
+    for _ in range(30):
+        seen = stream.bring(6, NEVER, RENAMED)  # 0.4^6 is 0.004
+        assert (seen.passed, seen.severity) == (False, dg.AssetCheckSeverity.ERROR)
+        assert seen.metadata["vanished"].value == ["referral"]
+        assert f"New: `{RENAMED}`. Was it renamed?" in str(seen.description)
+    accepted = stream.judge_again(**{ACCEPT_TAG: "the parser knows both"})
+    assert accepted.passed
+    assert stream.bring(6, NEVER, RENAMED).passed
+
+
+def test_a_renamed_field_is_red_though_few_good_rows_came_just_before(stream: Stream) -> None:
+    assert stream.bring(100, USUAL).passed
+    assert stream.bring(20, USUAL).passed, "too few: judged together with what comes next"
+    assert stream.bring(20, NEVER, RENAMED).severity == dg.AssetCheckSeverity.ERROR
+
+
+def test_so_few_rows_that_it_may_be_chance_are_judged_together(stream: Stream) -> None:
+    assert stream.bring(100, USUAL).passed
+    seen = [stream.bring(2, NEVER, RENAMED) for _ in range(3)]
+    red = [not each.passed and each.severity == dg.AssetCheckSeverity.ERROR for each in seen]
+    assert red == [False, False, True]
+
+
+def test_a_new_field_alone_warns_once(stream: Stream) -> None:
+    assert stream.bring(100, USUAL, "context.old").passed, "nobody knows what was there before"
+    seen = stream.bring(100, USUAL, "context.old", "context.extra")
+    assert (seen.passed, seen.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "new fields: `context.extra`. None is missing." in str(seen.description)
+    assert stream.bring(100, USUAL, "context.old", "context.extra").passed
+    assert not stream.bring(100, NEVER, "context.old", "context.extra").metadata.get("new_fields"), "it came before"
+    assert stream.bring(100, USUAL).passed, "the measure is what it was"
+
+
+def test_an_absent_field_beside_a_known_one_waits_for_more_rows(stream: Stream) -> None:
+    assert stream.bring(100, USUAL, RENAMED).passed
+    assert stream.bring(20, NEVER, RENAMED).passed
+    assert stream.bring(20, NEVER, RENAMED).severity == dg.AssetCheckSeverity.WARN

@@ -18,7 +18,7 @@ from .memory import Memory, Verdict
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 0: every defect was noticed."""
+    """Exit status 0: every defect was noticed; 1: some were not; 3: some are not asked yet, the others were noticed."""
     asked = _arguments(arguments)
     chosen = [defect for defect in defects() if _is_meant(defect, asked.words, without_services=asked.without_services)]
     if asked.list:
@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{next(count):>4} of {len(chosen)}  {verdict.seconds:>6.1f} s  {verdict.defect}  <- {what}", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="de-sabotage-") as scratch, kept_services() as services:
-        verdicts = Hunt(Claims.read(), memory, tell, services).over(chosen, Path(scratch), asked.lanes)
+        hunt = Hunt(Claims.read(), memory, tell, services)
+        verdicts = hunt.over(chosen, Path(scratch), asked.lanes, asked.minutes * 60)
     return _summary(chosen, verdicts, time.monotonic() - started)
 
 
@@ -59,7 +60,11 @@ def _summary(chosen: Sequence[Defect], verdicts: Sequence[Verdict], seconds: flo
         if verdict.by and not verdict.by.startswith(by_name[verdict.defect].noticed_by.partition("[")[0])
     )
     print(f"\n{noticed} of {len(chosen)} noticed, {answered_later} of them by another test, in {seconds / 60:.0f} min")
-    return 0 if noticed == len(chosen) else 1
+    if broken or unnoticed:
+        return 1
+    if left := len(chosen) - len(verdicts):
+        print(f"{left} are not asked yet: the same command goes on with them.")
+    return 3 if left else 0
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -67,6 +72,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("words", nargs="*", help="only defects with one of these in name, pattern, file or `fault N`")
     parser.add_argument(
         "--without-services", action="store_true", help="leave out what only tests with services notice"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=55, help="begin no defect after this time (default: 55); the same call goes on"
     )
     parser.add_argument("--lanes", type=int, default=LANES, help="processes of tests at a time")
     parser.add_argument("--again", action="store_true", help="ask again what is known already")

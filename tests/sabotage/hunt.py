@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock
@@ -31,8 +32,11 @@ class Hunt:
         # Tests stop and fill the services, and would disturb each other.
         self._with_services = Lock()
 
-    def over(self, defects: Sequence[Defect], scratch: Path, lanes: int = LANES) -> list[Verdict]:
-        """A verdict on each defect. What is known already is not asked again."""
+    def over(
+        self, defects: Sequence[Defect], scratch: Path, lanes: int = LANES, seconds: float = math.inf
+    ) -> list[Verdict]:
+        """A verdict on each defect that was begun within this time. What is known already is not asked again."""
+        deadline = time.monotonic() + seconds
         known = [verdict for defect in defects if (verdict := self._memory.recall(defect))]
         for verdict in known:
             self._tell(verdict)
@@ -45,15 +49,16 @@ class Hunt:
         alone, shared = _queue(d for d in left if d.needs_services), _queue(d for d in left if not d.needs_services)
         with ThreadPoolExecutor(lanes) as pool:
             # The services import what the first lane has: where a defect is at work in one of them, it is that lane's.
-            list(pool.map(self._baseline, *zip(*_groups(left, workplaces[0], self._unharmed), strict=True)))
+            groups = _groups(left, workplaces[0], self._unharmed)
+            list(pool.map(self._baseline, *zip(*groups, strict=True), repeat(deadline)))
             queues = [[alone, shared] if lane == 0 else [shared] for lane in range(lanes)]
-            done = [pool.submit(self._lane, *each) for each in zip(workplaces, queues, strict=True)]
+            done = [pool.submit(self._lane, *each, deadline) for each in zip(workplaces, queues, strict=True)]
             return [*known, *(verdict for lane in done for verdict in lane.result())]
 
-    def _baseline(self, workplace: Workplace, tests: Sequence[str]) -> None:
+    def _baseline(self, workplace: Workplace, tests: Sequence[str], deadline: float) -> None:
         """Find out which of the tests pass without any defect: one that fails anyway notices nothing."""
         unknown = [test for test in tests if not self._memory.is_green(test)]
-        if not unknown:
+        if not unknown or time.monotonic() >= deadline:
             return
         outcome = self._run(workplace, unknown, stop_at_first=False)
         if not outcome.broken:
@@ -62,10 +67,10 @@ class Hunt:
                     t for t in unknown if _among(t, outcome.passed) and not _among(t, outcome.failed)
                 )
 
-    def _lane(self, workplace: Workplace, queues: Sequence[SimpleQueue[Defect]]) -> list[Verdict]:
+    def _lane(self, workplace: Workplace, queues: Sequence[SimpleQueue[Defect]], deadline: float) -> list[Verdict]:
         verdicts: list[Verdict] = []
         for queue in queues:
-            while (defect := _next(queue)) is not None:
+            while time.monotonic() < deadline and (defect := _next(queue)) is not None:
                 verdict = self._judge(workplace, defect)
                 verdicts.append(verdict)
                 with self._lock:

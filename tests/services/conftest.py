@@ -13,11 +13,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from platform_world import Lakehouse, Platform
 
+from de_assets.sources.capture import CAPTURES, USERS_CAPTURE
+from de_assets.sources.simulator import create_tables
+from de_assets.sources.topics import TOPICS
+from de_resources.capture import prepare
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
 from de_resources.settings import Settings
@@ -89,6 +94,17 @@ def lone_services(new_services: Callable[[], LocalServices]) -> Iterator[LocalSe
     own = new_services()
     yield own
     own.down()
+
+
+@pytest.fixture
+def quiet_services(lone_services: LocalServices, monkeypatch: pytest.MonkeyPatch) -> LocalServices:
+    """What the platform prepares - database, broker, capture, partner -, in which nothing has happened, by the environment."""
+    lone_services.up(["postgres", "kafka", "capture", "partner"], topics=TOPICS, captures=CAPTURES)
+    monkeypatch.setenv("DE_HOME", str(lone_services.settings.home))
+    with closing(PostgresDatabase().open()) as connection:
+        create_tables(connection)
+    prepare(PostgresDatabase(), USERS_CAPTURE)
+    return lone_services
 
 
 @pytest.fixture

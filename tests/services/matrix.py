@@ -1,7 +1,7 @@
 """The idempotency matrix: which assets there are, how runs of them are disturbed, and which of these cells every suite asks.
 
 What is partitioned is found in the graph: a new asset is in the matrix without a word here. Assets are of one kind when the
-same code writes them: the death of a writer, or two of them at once, asks that code and not the asset.
+same code writes them: the death of a writer, or two runs at once, asks that code and not the asset.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import dagster as dg
 
 from de_assets.definitions import defs
 
-OF_EVERY_STEP = ("rerun", "backwards", "ranges")
-"""What asks how an asset is computed."""
-OF_EVERY_KIND = ("kill", "together")
-"""What asks how it is written."""
-DISTURBANCES = (*OF_EVERY_STEP, *OF_EVERY_KIND)
+OF_EVERY_STEP = ("rerun", "ranges")
+"""What asks how an asset is computed: all partitions once more, in one run or, where that may not be, in runs of their own."""
+OF_EVERY_STORE = ("backwards", "together")
+"""What asks where it is written: the first partition after the last one, and two runs at once."""
+OF_EVERY_WRITER = ("kill",)
+"""What asks how it is written: deaths around each of its commits."""
+DISTURBANCES = (*OF_EVERY_STEP, *OF_EVERY_STORE, *OF_EVERY_WRITER)
 Kind = tuple[Any, ...]
-"""What tells one writer from another."""
+"""What tells one writer, or one store, from another."""
 
 
 class Cell(NamedTuple):
@@ -43,13 +45,17 @@ def steps() -> dict[str, list[str]]:
     return found
 
 
-def kind(step: str) -> Kind:
-    """Who writes the step: its IO manager and writer, into which store, in which mode, and whether its commits are several."""
+def store(step: str) -> Kind:
+    """Where the step writes: by which IO manager, into which kind of store, in which mode."""
     asset = defs.resolve_asset_graph().get(dg.AssetKey.from_user_string(step))
     manager = asset.assets_def.get_io_manager_key_for_asset_key(asset.key)
-    facts = asset.metadata
-    writer = manager, facts.get("writer")
-    return *writer, "postgres" in asset.kinds, facts.get("mode"), bool(facts.get("stateful")), len(steps()[step]) > 1
+    return manager, "postgres" in asset.kinds, asset.metadata.get("mode"), bool(asset.metadata.get("stateful"))
+
+
+def writer(step: str) -> Kind:
+    """How it writes there: by which writer around the store's own, and whether its commits are several."""
+    asset = defs.resolve_asset_graph().get(dg.AssetKey.from_user_string(step))
+    return *store(step), asset.metadata.get("writer"), len(steps()[step]) > 1
 
 
 def takes_ranges(step: str) -> bool:
@@ -59,27 +65,32 @@ def takes_ranges(step: str) -> bool:
 
 
 def asked_always() -> list[Cell]:
-    """Of each step the rerun, and of the first step of each kind everything."""
+    """Every step is computed again; the first step of each store and of each writer is disturbed in every way."""
     return list(_asked_always())
 
 
 def _asked_always() -> Iterator[Cell]:
-    first_of_kind = {kind(step): step for step in reversed(steps())}.values()
+    first = {kind: {kind(step): step for step in reversed(steps())}.values() for kind in (store, writer)}
+    for cell in _cells():
+        if cell.disturbance in OF_EVERY_STEP:
+            asked = cell.disturbance == ("ranges" if takes_ranges(cell.step) else "rerun")
+        else:
+            asked = cell.step in first[store if cell.disturbance in OF_EVERY_STORE else writer]
+        if asked:
+            yield cell
+
+
+def _cells() -> Iterator[Cell]:
     for disturbance in DISTURBANCES:
         for step in steps():
-            if _is_cell(disturbance, step) and (disturbance in OF_EVERY_STEP or step in first_of_kind):
+            if disturbance != "ranges" or takes_ranges(step):
                 yield Cell(disturbance, step)
-
-
-def _is_cell(disturbance: str, step: str) -> bool:
-    return disturbance != "ranges" or takes_ranges(step)
 
 
 def left_out() -> list[Cell]:
     """The cells that only long proofs ask."""
     asked = set(asked_always())
-    cells = (Cell(disturbance, step) for disturbance in DISTURBANCES for step in steps())
-    return [cell for cell in cells if _is_cell(*cell) and cell not in asked]
+    return [cell for cell in _cells() if cell not in asked]
 
 
 def chosen(seed: int, number: int) -> list[Cell]:

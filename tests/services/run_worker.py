@@ -2,7 +2,8 @@
 
 `python run_worker.py '{"runs": [{"assets": ["bronze/devices"], "first": …, "last": …}, …]}'` with DE_HOME, DE_CALENDAR,
 LAKE_ROOT and DAGSTER_HOME in the environment. Prints one JSON line per run. `graph`, of all runs or of one, names the module
-whose `defs` are run; `meet` and `kill` act at crash points of the writers.
+whose `defs` are run; `meet` and `kill` act at crash points of the writers. The checks of the assets are executed only by runs
+with `"checks": true`: most tests ask how an asset is written, and judging a few rows takes longer than writing them.
 """
 
 import importlib
@@ -61,12 +62,15 @@ def _killing(pid: int, table: str) -> Callable[[str], None]:
 
 
 def _execute(defs: dg.Definitions, instance: dg.DagsterInstance, run: dict[str, Any]) -> dict[str, Any]:
-    selection = [dg.AssetKey(name.split("/")) for name in run["assets"]]
+    selection = {dg.AssetKey(name.split("/")) for name in run["assets"]}
+    checks = None if run.get("checks") else set[dg.AssetCheckKey]()
+    job = defs.resolve_implicit_global_asset_job_def().get_subset(
+        asset_selection=selection, asset_check_selection=checks
+    )
     tags = range_tags(run["first"], run["last"]) if "first" in run else {}
     before = time.monotonic()
-    result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
+    result = job.execute_in_process(
         instance=instance,
-        asset_selection=selection,
         partition_key=run.get("key"),
         tags=tags,
         run_config={**_QUIET, **run.get("config", {})},
@@ -117,6 +121,9 @@ def _materialised(result: dg.ExecuteInProcessResult) -> Iterator[dict[str, Any]]
                     "contract/rows",
                     "source/predicates",
                     "filter/conditions",
+                    "observer/rows",
+                    "observer/error/nulls",
+                    "observer/not_observed",
                 )
             },
         }

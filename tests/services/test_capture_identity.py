@@ -1,4 +1,4 @@
-"""A capture and whose positions it has: databases that are rebuilt or taken back, and topics that are made anew."""
+"""A capture and whose positions it has: databases that are rebuilt or taken back, and topics that are made again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CAPTURED = 60.0
 
 @dataclass
 class Server:
-    """A PostgreSQL of its own, which may be initialised anew and taken back."""
+    """A PostgreSQL of its own, which may be initialised again and taken back."""
 
     services: LocalServices
 

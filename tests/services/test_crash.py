@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -89,6 +91,35 @@ def test_a_dead_service_is_reported_and_started_again(lone_services: LocalServic
     assert "see `de logs postgres`" in (dead.why or "")
 
     assert _database(lone_services.up(["postgres"])).is_running
+
+
+def test_a_service_that_dies_is_started_again_three_times_in_an_hour(lone_services: LocalServices) -> None:
+    lone_services.up(["postgres"])
+    now = datetime.now(UTC)
+
+    def until(*wanted: ServiceState) -> ServiceState:
+        deadline = time.monotonic() + 60
+        while (state := _database(lone_services.status()).state) not in wanted:
+            assert time.monotonic() < deadline, state
+            time.sleep(0.1)
+        return state
+
+    assert lone_services.revive(now) == [], "what runs is left alone"
+    served = []
+    for number in range(4):
+        # One that is started while what its predecessor left is still at work dies by itself.
+        if pid := _database(lone_services.status()).pid:
+            psutil.Process(pid).kill()
+        until(ServiceState.FAILED)
+        now += timedelta(minutes=2)
+        assert lone_services.revive(now) == (["postgres"] if number < 3 else [])
+        served.append(until(ServiceState.RUNNING, ServiceState.FAILED))
+    assert served[0] is ServiceState.RUNNING
+    given_up = _database(lone_services.status())
+    assert given_up.state is ServiceState.FAILED
+    assert "again after 3 restarts" in (given_up.why or "")
+    lone_services.down()
+    assert lone_services.revive(now + timedelta(hours=2)) == [], "what was stopped on purpose stays stopped"
 
 
 def test_a_database_whose_orphans_are_still_at_work_is_started_when_they_have_ended(

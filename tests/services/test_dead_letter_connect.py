@@ -14,7 +14,7 @@ from de_assets.bronze.visits import dead_letters, parsed_lines, understood
 from de_assets.sources.decisions import Decision, land
 from de_assets.sources.landing import MARKER, hour_folder
 from de_assets.sources.landing_zone import LandingZone
-from de_assets.transforms.error_management.dead_letter import Kind, identify, with_status_counts
+from de_assets.transforms.error_management.dead_letter import DeadLetterKind, identify, with_status_counts
 from de_resources.local import LocalServices
 from de_resources.spark import SparkEngine, close_connections
 
@@ -38,7 +38,14 @@ def test_decisions_take_part_over_the_shared_engine(session: SparkSession, tmp_p
     (folder / MARKER).touch()
     mended = json.dumps({**SOUND, "visit_id": "mended"})
     html, bytes_ = (identify(HOUR, line) for line in LINES[1:3])
-    land(tmp_path, HOUR, [Decision(html, Kind.REPAIRED, 1, raw=mended), Decision(bytes_, Kind.DISCARDED, 0, why="old")])
+    land(
+        tmp_path,
+        HOUR,
+        [
+            Decision(html, DeadLetterKind.REPAIRED, 1, raw=mended),
+            Decision(bytes_, DeadLetterKind.DISCARDED, 0, why="old"),
+        ],
+    )
 
     zone = LandingZone(root=str(tmp_path), visits_readiness="marker")
     parsed = parsed_lines(zone.visit_lines(session, [HOUR]).lines, zone.decisions(session, [HOUR]))

@@ -88,7 +88,7 @@ def fed(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Fed
     fed.publish(hours[4:])
     killed = fed.lake.run(STREAM, JUDGED, DE_KILL_AT="after_commit:silver.visits_live")
     assert killed.status == -signal.SIGKILL
-    fed.lake.run(JUDGED, JUDGED).succeeded()
+    fed.lake.run(JUDGED).succeeded()
     return fed
 
 

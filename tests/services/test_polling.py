@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka import Producer
 from platform_world import HOURS, WORLD, Lakehouse
 
-from de_assets.definitions import defs
+from de_assets.definitions import defs, lags
+from de_assets.graph_assets import assets
 from de_assets.resources import resources
 from de_assets.sources.simulator import land_devices
-from de_assets.sources.topics import TOPICS, USERS, VISITS
+from de_assets.sources.topics import FEATURES, TOPICS, USERS, VISITS
 from de_assets.staging.visits_topic import visits_topic
 from de_resources.kafka import KafkaBroker
 from de_resources.local import LocalServices
@@ -29,8 +30,14 @@ BY_THE_CLOCK = {
     "staging_devices_raw_poll": "staging/devices_raw",
     "staging_visits_topic_poll": "staging/visits_topic",
 }
-# Their time is what is new: a day that has ended, a night that has come.
-BY_TIME = {"referral_stats_daily", "maintenance_nightly", "offline_observer_nightly"}
+# Their time is what is new: a day that has ended, a night that has come, a reader that is later than it was.
+BY_TIME = {
+    "lag_measured",
+    "maintenance_nightly",
+    "observatory_nightly",
+    "offline_observer_nightly",
+    "referral_stats_daily",
+}
 
 
 def test_every_schedule_either_asks_first_or_is_about_time() -> None:
@@ -69,6 +76,27 @@ def wanted(lake: Lakehouse) -> set[str]:
     return found
 
 
+TOPIC_READERS = {
+    "bronze/features",
+    "bronze/users_changes",
+    "bronze/visits_stream",
+    "gold/sessions_live",
+    "serving/visits_reduced",
+    "staging/visits_topic",
+}
+
+
+def keeping_up(lake: Lakehouse, *readers: str) -> set[str]:
+    """Which of these readers of topics keep up, by their own checks in the graph."""
+    of_topics = [check for check in lags if {key.asset_key.to_user_string() for key in check.check_keys} <= {*readers}]
+    assert len(of_topics) == len(readers)
+    look = dg.define_asset_job("look", selection=dg.AssetSelection.checks(*of_topics))
+    judges = dg.Definitions(assets, asset_checks=of_topics, jobs=[look], resources=resources())
+    with dg.DagsterInstance.from_config(str(lake.instance)) as instance:
+        done = judges.resolve_job_def("look").execute_in_process(instance=instance)
+    return {each.asset_key.to_user_string() for each in done.get_asset_check_evaluations() if each.passed}
+
+
 def publish(topic: str, *values: object) -> None:
     """One Kafka transaction, whose marker takes an offset, too."""
     producer = Producer({**KafkaBroker().client_config(), "transactional.id": "test", "log_level": 0})
@@ -82,22 +110,26 @@ def publish(topic: str, *values: object) -> None:
 def publish_first(lake: Lakehouse) -> None:
     publish(USERS, {"op": "c"})
     publish(VISITS, {"visit_id": "broken"})
+    publish(FEATURES, {"no": "release"})
     land_devices(lake.services.settings.landing, WORLD, HOURS[-1])
 
 
 @pytest.mark.pattern("checkpointer", "passthrough_replicator")
+@pytest.mark.red_check("keeps_up_with_visits")
 def test_what_is_new_is_asked_for_until_it_was_read(lake: Lakehouse) -> None:
     """Of those who read, the one that needs no engine; the others are asked in the long proof below."""
     everything, copied = set(BY_THE_CLOCK.values()), "staging/visits_topic"
     assert wanted(lake) == set(), "no record, no dump"
     publish_first(lake)
     assert wanted(lake) == everything
+    assert keeping_up(lake, copied) == set(), "it has not begun to read"
 
     here = resources()
     with dg.DagsterInstance.from_config(str(lake.instance)) as instance:
         needed = {name: here[name] for name in ("broker", "staging_broker")}
         assert dg.materialize([visits_topic], instance=instance, resources=needed).success
 
+    assert keeping_up(lake, copied) == {copied}
     assert wanted(lake) == everything - {copied}
     assert wanted(lake) == everything - {copied}
     publish(VISITS, {"visit_id": "another"})
@@ -105,17 +137,20 @@ def test_what_is_new_is_asked_for_until_it_was_read(lake: Lakehouse) -> None:
 
 
 @pytest.mark.pattern("checkpointer")
+@pytest.mark.red_check("keeps_up_with_visits", "keeps_up_with_users", "keeps_up_with_features")
 def test_nothing_runs_where_nothing_is_new_and_what_is_new_is_asked_for_once(lake: Lakehouse) -> None:
     """Every asset that is asked by the clock, in runs of its own: a minute, most of which is the engine's start."""
     lake.services.up(["spark_connect"])
     everything = set(BY_THE_CLOCK.values())
     publish_first(lake)
     assert wanted(lake) == everything
+    assert keeping_up(lake, *TOPIC_READERS) == set(), "nobody has begun to read"
 
     settled = {"ops": {"gold__sessions_live": {"config": {"settle_seconds": 0}}}}
-    lake.run({"assets": sorted(everything), "config": settled}).succeeded()
+    lake.run({"assets": sorted(everything | TOPIC_READERS), "config": settled}).succeeded()
     assert wanted(lake) == set()
     assert wanted(lake) == set()
+    assert keeping_up(lake, *TOPIC_READERS) == TOPIC_READERS
 
     of_visits = {"gold/sessions_live", "serving/visits_reduced", "staging/visits_topic"}
     publish(VISITS, {"visit_id": "another"})

@@ -21,7 +21,7 @@ from de_resources.delta.write.crash_points import at
 from de_resources.kafka import KafkaBroker, TopicSpec
 from de_resources.kafka.append_log import AppendLog
 from de_resources.kafka.checkpoints import Checkpoint, GroupCheckpoints, TableCheckpoints
-from de_resources.kafka.consumer import Delivery, Increment
+from de_resources.kafka.consumer import DeliveryGuarantee, Increment
 from de_resources.kafka.errors import (
     AnotherTopic,
     CheckpointUnreadable,
@@ -71,7 +71,7 @@ class World:
         assert increment is not None
         return {r.value.decode() for r in self.log.records(increment.start, increment.end.offsets)}
 
-    def die(self, delivery: Delivery, point: str) -> None:
+    def die(self, delivery: DeliveryGuarantee, point: str) -> None:
         """Consume in a process that is killed at a crash point."""
         command = [sys.executable, client.__file__, self.name, self.name, delivery.name]
         done = subprocess.run(command, env={**os.environ, "DE_KILL_AT": point}, timeout=120)
@@ -102,9 +102,9 @@ VALUES = [f"{n:02}" for n in range(24)]
 @pytest.mark.timeout(120)  # a position that does not move is an endless loop
 def test_at_least_once_repeats_the_increment_that_was_written_and_not_committed(world: World) -> None:
     world.publish(*VALUES)
-    world.die(Delivery.AT_LEAST_ONCE, "before_commit")
+    world.die(DeliveryGuarantee.AT_LEAST_ONCE, "before_commit")
     killed = world.received()
-    done = client.run(world.name, world.name, Delivery.AT_LEAST_ONCE)
+    done = client.run(world.name, world.name, DeliveryGuarantee.AT_LEAST_ONCE)
 
     assert killed == Counter(VALUES[:FIRST])
     assert world.received() == Counter(VALUES) + killed, "a checkpoint alone is not exactly once"
@@ -113,8 +113,8 @@ def test_at_least_once_repeats_the_increment_that_was_written_and_not_committed(
     assert done.after.offsets == {0: 12, 1: 12}
 
     world.publish("more")
-    again = client.run(world.name, world.name, Delivery.AT_LEAST_ONCE)
-    idle = client.run(world.name, world.name, Delivery.AT_LEAST_ONCE)
+    again = client.run(world.name, world.name, DeliveryGuarantee.AT_LEAST_ONCE)
+    idle = client.run(world.name, world.name, DeliveryGuarantee.AT_LEAST_ONCE)
     assert (again.before, again.offsets, idle.offsets) == (done.after, 1, 0)
     assert idle.before == idle.after == again.after
     assert world.received() == Counter([*VALUES, "more"]) + killed
@@ -123,8 +123,8 @@ def test_at_least_once_repeats_the_increment_that_was_written_and_not_committed(
 @pytest.mark.faults
 def test_at_most_once_loses_the_increment_that_was_committed_and_not_written(world: World) -> None:
     world.publish(*VALUES)
-    world.die(Delivery.AT_MOST_ONCE, "before_write")
-    done = client.run(world.name, world.name, Delivery.AT_MOST_ONCE)
+    world.die(DeliveryGuarantee.AT_MOST_ONCE, "before_write")
+    done = client.run(world.name, world.name, DeliveryGuarantee.AT_MOST_ONCE)
 
     assert world.received() == Counter(VALUES[FIRST:])
     assert done.before is not None
@@ -134,11 +134,11 @@ def test_at_most_once_loses_the_increment_that_was_committed_and_not_written(wor
 @pytest.mark.faults
 def test_a_position_in_the_sinks_own_transaction_neither_loses_nor_repeats(world: World) -> None:
     world.publish(*VALUES)
-    world.die(Delivery.WITH_THE_WRITE, "before_commit")  # of a consumer that would commit now: it has
+    world.die(DeliveryGuarantee.WITH_THE_WRITE, "before_commit")  # of a consumer that would commit now: it has
     world.publish("more")
     with at("before_write", _fail), pytest.raises(ZeroDivisionError):
-        client.run(world.name, world.name, Delivery.WITH_THE_WRITE)
-    done = client.run(world.name, world.name, Delivery.WITH_THE_WRITE)
+        client.run(world.name, world.name, DeliveryGuarantee.WITH_THE_WRITE)
+    done = client.run(world.name, world.name, DeliveryGuarantee.WITH_THE_WRITE)
 
     assert world.received() == Counter([*VALUES, "more"])
     assert done.offsets == len(VALUES) + 1 - FIRST
@@ -149,17 +149,17 @@ def test_a_position_in_the_sinks_own_transaction_neither_loses_nor_repeats(world
 def test_of_two_runs_at_once_the_one_that_was_overtaken_takes_its_write_back(world: World, position: str) -> None:
     if position == "one before":
         world.publish(*VALUES)
-        client.run(world.name, world.name, Delivery.WITH_THE_WRITE)
+        client.run(world.name, world.name, DeliveryGuarantee.WITH_THE_WRITE)
     before = world.received()
     world.publish("more", "and more")
     overtaking = iter([client.run])
 
     def overtake(_: str) -> None:
         for run in overtaking:
-            run(world.name, world.name, Delivery.WITH_THE_WRITE)
+            run(world.name, world.name, DeliveryGuarantee.WITH_THE_WRITE)
 
     with at("before_write", overtake), pytest.raises(PositionTaken, match=r"has read .* further meanwhile"):
-        client.run(world.name, world.name, Delivery.WITH_THE_WRITE)
+        client.run(world.name, world.name, DeliveryGuarantee.WITH_THE_WRITE)
     assert world.received() == before + Counter(["more", "and more"])
 
 
@@ -255,7 +255,7 @@ def test_a_topic_that_was_made_anew_and_positions_of_somebody_else_are_refused(w
     world.publish(*VALUES)
     read = to_the_end(world.log, None)
     assert read is not None
-    with pytest.raises(AnotherTopic, match="made anew"):
+    with pytest.raises(AnotherTopic, match="made again"):
         to_the_end(world.log, Checkpoint("another", read.end.offsets))
     with pytest.raises(AnotherTopic, match="ends before the position"):
         by_time(
@@ -277,7 +277,7 @@ def test_a_topic_that_was_made_anew_and_positions_of_somebody_else_are_refused(w
 
 def test_a_topic_that_came_back_longer_is_refused_wherever_its_position_is_kept(world: World) -> None:
     world.publish(*VALUES)
-    client.run(world.name, world.name, Delivery.WITH_THE_WRITE)
+    client.run(world.name, world.name, DeliveryGuarantee.WITH_THE_WRITE)
     before = world.received()
     admin = world.admin()
     for future in admin.delete_topics([world.name]).values():
@@ -285,8 +285,8 @@ def test_a_topic_that_came_back_longer_is_refused_wherever_its_position_is_kept(
     KafkaBroker().ensure_topics([TopicSpec(world.name, PARTITIONS, {"retention.ms": "-1"})])
     world.publish(*VALUES, *VALUES)
 
-    with pytest.raises(AnotherTopic, match="made anew"):
-        client.run(world.name, world.name, Delivery.WITH_THE_WRITE)
+    with pytest.raises(AnotherTopic, match="made again"):
+        client.run(world.name, world.name, DeliveryGuarantee.WITH_THE_WRITE)
     assert world.received() == before
     # The broker keeps positions of a topic no longer than the topic: who keeps them there begins again.
     assert GroupCheckpoints(world.log, f"group-{world.name}").read() is None

@@ -1,4 +1,4 @@
-"""Reading a topic by offsets that the reader keeps: increments, limits, open transactions, and what is gone or made anew."""
+"""Reading a topic by offsets that the reader keeps: increments, limits, open transactions, and what is gone or made again."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

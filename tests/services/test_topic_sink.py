@@ -150,7 +150,7 @@ def test_over_connect_the_servers_own_worker_writes_and_what_it_raises_is_said(
     assert committed(output.topic) == Counter("abcd")
 
 
-@pytest.mark.pattern("checkpointer")
+@pytest.mark.pattern("checkpointer", "sla_misses_detector")
 def test_the_graph_writes_the_valid_visits_once(at_home: LocalServices, tmp_path: Path) -> None:
     KafkaBroker().ensure_topics(TOPICS)
     visits = [json.dumps({"visit_id": f"v{n}", "event_time": "2024-10-10T00:00:00Z", "user_id": "u", "page": "/",
@@ -162,6 +162,8 @@ def test_the_graph_writes_the_valid_visits_once(at_home: LocalServices, tmp_path
     new = committed(VISITS_REDUCED)
     assert wrote["records_written"].value == sum(new.values())
     assert again["records_written"].value == 0
+    assert 0 < wrote["stream/batch_p95_ms"].value <= wrote["stream/batch_max_ms"].value, "by these an SLA is judged"
+    assert "stream/batch_p95_ms" not in again, "no micro-batch was needed"
     for n in range(20):
         (found,) = [json.loads(text) for text in new.elements() if json.loads(text)["visit_id"] == f"v{n}"]
         assert found == {"visit_id": f"v{n}", "event_time": "2024-10-10T00:00:00.000Z", "user_id": "u", "page": "/"}

@@ -98,7 +98,11 @@ def test_a_reader_of_committed_records_never_sees_an_aborted_batch_and_another_o
         writer.write(0, records_of(0))
     assert seen == [[]], "nor while the transaction was open"
     assert values(output) == expected(0)
-    assert values(output, "read_uncommitted") == sorted(expected(0) + aborted)
+    # Of the batch whose computation failed, those arrived that were sent before it did: none, some, or all.
+    further = Counter(values(output, "read_uncommitted"))
+    further.subtract(expected(0) + aborted)
+    handed_over = Counter(r.value.decode() for r in records_of(0)[: RECORDS // 2] if r.value)
+    assert all(0 <= count <= handed_over[value] for value, count in further.items())
 
 
 def test_a_repeated_batch_is_skipped_and_its_records_are_not_even_computed(output: TopicOutput) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from web_ui import PROJECT, DagsterProcess, WebUI, free_port, until
+from web_ui import PROJECT, Daemons, DagsterProcess, WebUI, free_port, until
 
 from de_resources.local import LocalServices
 from de_resources.settings import Settings
@@ -42,9 +42,9 @@ def lakehouse() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def _engine(environment: dict[str, str]) -> Iterator[None]:
-    """The home's Spark Connect server: every run of these tests connects instead of starting an engine."""
+    """The home's Spark Connect server, to which every run of these tests connects, and its pages."""
     services = LocalServices(Settings.from_environment(environment))
-    services.up(["spark_connect"])
+    services.up(["spark_connect", "pages"])
     try:
         yield
     finally:
@@ -62,9 +62,15 @@ def web(lakehouse: dict[str, str]) -> Iterator[WebUI]:
         yield web
 
 
+@pytest.fixture(scope="session")
+def daemons(lakehouse: dict[str, str], web: WebUI, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
+    """Starts the daemon for the first test that needs one, and again after a test that has killed it."""
+    daemons = Daemons(lakehouse, web, tmp_path_factory.mktemp("death") / "next")
+    yield daemons
+    daemons.stop()
+
+
 @pytest.fixture
-def daemon(lakehouse: dict[str, str], web: WebUI) -> Iterator[DagsterProcess]:
-    """The daemon, which takes launched runs from the queue; what would launch others is switched off before."""
-    web.stop_automation()
-    with DagsterProcess(["dagster._daemon", "run", "-w", str(PROJECT / "workspace.yaml")], lakehouse) as process:
-        yield process
+def daemon(daemons: Daemons) -> DagsterProcess:
+    """The daemon of all tests, which takes launched runs from the queue."""
+    return daemons.one()

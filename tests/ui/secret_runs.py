@@ -3,7 +3,14 @@
 `python secret_runs.py`: the secrets are in the environment and in the home's files; no service answers.
 """
 
+import sys
+from pathlib import Path
+
 import dagster as dg
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from waiting import waits
 
 from de_assets.automation.maintenance.weeks import week_jobs
 from de_assets.bronze.devices import devices
@@ -22,7 +29,8 @@ DATABASE = {"host": "127.0.0.1", "port": 1, "database": "blog", "user": "blog", 
 def main() -> None:
     """The broker's password from a variable, the database's from a file, the engine's token in its address."""
     stored = {"io_manager": dg.mem_io_manager, "spark": SparkEngine(), "landing": LandingZone()}
-    with dg.DagsterInstance.get() as instance:
+    # Nobody answers at the next attempt either.
+    with waits(), dg.DagsterInstance.get() as instance:
         dg.materialize(
             [features],
             resources={**stored, "broker": KafkaBroker.configure_at_launch()},

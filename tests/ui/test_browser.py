@@ -138,6 +138,16 @@ def test_checks_tell_what_they_judged(visitor: Visitor) -> None:
     visitor.takes_picture("checks")
 
 
+@pytest.mark.pattern("audit_write_audit_publish")
+def test_the_checks_tell_what_was_audited_before_anybody_could_see_it(visitor: Visitor) -> None:
+    visitor.open("/assets/gold/visits_cube_daily?view=checks&checkDetail=is_published")
+    visitor.sees("The audits let readers see what was computed.")
+    visitor.sees(re.compile(r"[\d,]+ rows passed \d+ audit"))
+    visitor.sees("staged_version")
+    visitor.sees("Passed")
+    visitor.takes_picture("audits")
+
+
 def test_columns_tell_what_they_mean(visitor: Visitor) -> None:
     visitor.open("/assets/gold/visits_cube_daily")
     for column in Contract.of(VisitsCubeDaily).columns:
@@ -148,7 +158,7 @@ def test_columns_tell_what_they_mean(visitor: Visitor) -> None:
 def test_columns_tell_where_they_come_from(visitor: Visitor) -> None:
     visitor.open("/assets/gold/visits_cube_daily?view=partitions&partition=2024-10-10")
     visitor.sees("lineage/columns")
-    visitor.sees("silver.visits_enriched.country")
+    visitor.sees("silver/visits_enriched.country")
     visitor.page.get_by_text("lineage/columns").first.scroll_into_view_if_needed()
     visitor.takes_picture("columns")
 
@@ -161,11 +171,17 @@ def test_the_automation_is_on(visitor: Visitor) -> None:
 
 
 def test_a_report_is_a_click_away(visitor: Visitor) -> None:
-    """A browser follows no `file://` link of a page that came over HTTP: the report is shown where its asset is."""
+    """A browser follows no `file://` link of a page that came over HTTP: the report is served, and shown where its asset is."""
     visitor.open("/assets/dashboards/daily_traffic")
     visitor.sees("newest_day")
     visitor.takes_picture("report-asset")
     assert visitor.page.locator("a[href^='file:']").count() == 0, "a link that does not open"
+    with visitor.page.expect_popup() as opened:
+        visitor.page.locator("a[href$='/dashboards/daily_traffic.html']").first.click()
+    report = opened.value
+    expect(report.get_by_role("heading", name="Daily traffic")).to_be_visible(timeout=PATIENCE_MS)
+    expect(report.locator("svg")).to_be_visible()
+    report.close()
     row = visitor.page.locator("tr", has_text="plot")
     row.get_by_text("Show Markdown").first.click()
     picture = visitor.page.locator("img[alt='Daily traffic']")

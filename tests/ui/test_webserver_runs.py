@@ -1,19 +1,34 @@
 """A run started from the UI: taken from the queue, worked off by a process of its own, visible in the table."""
 
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
+from pyspark.sql.pandas.types import to_arrow_schema
 from web_ui import LOCATION, METADATA, DagsterProcess, WebUI, entry, until
 
+from de_assets.contracts.visits import VisitsStream
+from de_resources.contract import Contract
 from de_resources.delta.log import TableLog
 
 pytestmark = pytest.mark.ui
 
-HOUR = "2024-10-10-09:00"
+HOUR, DAY = "2024-10-10-09:00", "2024-10-10"
 LAUNCH = """mutation Launch($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
     __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
     ... on RunConfigValidationInvalid { errors { message } } ... on InvalidSubsetError { message } } }"""
 STATUS = """query Run($run: ID!) { runOrError(runId: $run) { ... on Run { status } } }"""
+VERDICT = (
+    """query Verdict($key: AssetKeyInput!, $partition: String) {
+    assetCheckExecutions(assetKey: $key, checkName: "is_published", partition: $partition, limit: 1) {
+    status runId evaluation { targetMaterialization { runId timestamp } """
+    + METADATA
+    + " } } }"
+)
 ERRORS = """query Errors($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events {
     ... on ErrorEvent { error { message causes { message } } } } } } }"""
 
@@ -25,12 +40,7 @@ def test_one_hour_launched_from_the_ui_is_recomputed(
     before = _log(table)
 
     run = _launch(web, HOUR, "silver/visits", "silver/visits_late")
-    until(
-        lambda: _status(web, run) in ("SUCCESS", "FAILURE", "CANCELED"),
-        240,
-        lambda: f"the run ends; it is {_status(web, run)}, and the daemon said: {daemon.output()}",
-    )
-    assert _status(web, run) == "SUCCESS", web.ask(ERRORS, run=run)
+    assert _ended(web, daemon, run) == "SUCCESS", web.ask(ERRORS, run=run)
 
     after = _log(table)
     assert after.version > before.version
@@ -41,18 +51,135 @@ def test_one_hour_launched_from_the_ui_is_recomputed(
     assert int(entry(event, "delta/version")["intRepr"]) == after.version
 
 
+@pytest.mark.pattern("audit_write_audit_publish")
+def test_the_verdict_that_is_shown_is_on_the_materialisation_of_the_staged_version_that_was_judged(
+    web: WebUI, daemon: DagsterProcess, lakehouse: dict[str, str]
+) -> None:
+    """The day is there already: a verdict that came before its materialisation would point at the older one."""
+    cube = "gold/visits_cube_daily"
+    fields = "latestMaterializationByPartition(partitions: $partitions) { runId timestamp " + METADATA + " }"
+
+    def newest() -> dict[str, Any]:
+        event: dict[str, Any]
+        (event,) = web.asset(cube, fields, partitions=[DAY])["latestMaterializationByPartition"]
+        return event
+
+    before = newest()
+    run = _launch(web, DAY, cube)
+    assert _ended(web, daemon, run) == "SUCCESS", web.ask(ERRORS, run=run)
+
+    after = newest()
+    (execution,) = web.ask(VERDICT, key={"path": cube.split("/")}, partition=DAY)["assetCheckExecutions"]
+    verdict = execution["evaluation"]
+    assert (execution["status"], execution["runId"], after["runId"]) == ("SUCCEEDED", run, run)
+    assert float(before["timestamp"]) < float(after["timestamp"])
+    assert verdict["targetMaterialization"]["runId"] == run
+    assert verdict["targetMaterialization"]["timestamp"] * 1000 == pytest.approx(float(after["timestamp"]), abs=1)
+
+    staged = int(entry(after, "publication/staged_version")["intRepr"])
+    assert int(entry(verdict, "staged_version")["intRepr"]) == staged
+    assert staged > int(entry(before, "publication/staged_version")["intRepr"])
+    assert staged == _log(Path(lakehouse["DE_HOME"], "lake", cube, "_staged")).version
+    assert "| audit | verdict |" in entry(verdict, "audits")["mdStr"]
+
+
+@pytest.mark.pattern("audit_write_audit_publish")
+def test_the_checks_tab_tells_of_each_window_of_a_stream_and_a_person_publishes_one_and_takes_one_back(
+    web: WebUI, daemon: DagsterProcess, lakehouse: dict[str, str]
+) -> None:
+    """Two hours of a stream are over, and one of them has dates of the future."""
+    hours, lake = "silver/visits_live_hours", Path(lakehouse["DE_HOME"], "lake")
+    _land(lake / "bronze" / "visits_stream", [(1, 0), (2, 30), (3, 0)])
+
+    def follow() -> None:
+        selection = {"pipelineName": "__ASSET_JOB", "assetSelection": [{"path": hours.split("/")}]}
+        run = _launched(web, selection)
+        assert _ended(web, daemon, run) == "SUCCESS", web.ask(ERRORS, run=run)
+
+    def decide(job: str, op: str, hour: int, reason: str) -> tuple[str, str]:
+        config = {"table": hours, "partition": f"{DAY}-{hour:02}:00", "reason": reason}
+        run = _launched(web, {"pipelineName": job}, runConfigData={"ops": {op: {"config": config}}})
+        return _ended(web, daemon, run), str(web.ask(ERRORS, run=run))
+
+    def verdict() -> tuple[str, dict[str, str], str]:
+        (newest,) = web.ask(VERDICT, key={"path": hours.split("/")})["assetCheckExecutions"]
+        said = newest["evaluation"]
+        windows = {each: entry(said, each)["text"] for each in ("shown", "held", "open")}
+        return newest["status"], windows, entry(said, "audits")["mdStr"]
+
+    def seen() -> set[str]:
+        return {str(hour)[11:13] for (hour,) in _log(lake / hours).rows_by_partition()}
+
+    follow()
+    status, windows, audits = verdict()
+    assert (status, seen()) == ("FAILED", {"01"})
+    assert windows == {"shown": f"{DAY}-01:00", "held": f"{DAY}-02:00", "open": f"{DAY}-03:00"}
+    assert f"| {DAY}-02:00, share dated in the future | fail |" in audits
+    assert f"| {DAY}-01:00, share dated in the future | passed |" in audits
+
+    status, why = decide("publish_partition", "publish_one", 2, " ")
+    assert (status, "Say why" in why) == ("FAILURE", True)
+    assert decide("publish_partition", "publish_one", 2, "the broker's clock was behind")[0] == "SUCCESS"
+    assert (verdict()[0], verdict()[1]["held"], seen()) == ("SUCCEEDED", "none", {"01", "02"})
+
+    # A late visit, and the other two reactions: an hour with far more visits than the last, of which one breaks a rule.
+    _land(lake / "bronze" / "visits_stream", [(1, 0), (5, 0), *[(4, 0)] * 11], page_of={70: ""})
+    follow()
+    audits = verdict()[2]
+    assert f"| {DAY}-04:00, rows | annotate |" in audits
+    assert f"| {DAY}-04:00, contract | dispatch |" in audits
+    first = {str(hour)[11:13]: rows for (hour,), rows in _log(lake / hours).rows_by_partition().items()}["01"]
+    assert decide("roll_back_partition", "roll_back_one", 1, "those were no visits")[0] == "SUCCESS"
+    after = {str(hour)[11:13]: rows for (hour,), rows in _log(lake / hours).rows_by_partition().items()}["01"]
+    assert (first, after) == (60, 30)
+
+
+def _land(bronze: Path, hours: Sequence[tuple[int, int]], page_of: Mapping[int, str] | None = None) -> None:
+    """Thirty visits of each hour, at its 40th minute; so many of them are dated an hour after the broker had taken them.
+
+    `page_of` names other pages for some, by their number among the visits.
+    """
+    schema = to_arrow_schema(Contract.of(VisitsStream).struct_type(), timezone="UTC")
+    log = TableLog.open(str(bronze))
+    known = sum(log.rows_by_partition().values()) if log else 0
+    rows = []
+    for hour, ahead in hours:
+        for n in range(30):
+            viewed = datetime(2024, 10, 10, hour, 40, n, tzinfo=UTC)
+            place = {"topic_partition": 0, "topic_offset": known + len(rows)}
+            taken = viewed - timedelta(hours=1) if n < ahead else viewed
+            visit = {
+                "visit_id": f"live {known + len(rows)}",
+                "user_id": "u",
+                "page": (page_of or {}).get(len(rows), "p"),
+                "event_time": viewed,
+            }
+            rows.append({**visit, **place, "append_time": taken, "payload": b"{}"})
+    write_deltalake(str(bronze), pa.Table.from_pylist(rows, schema), mode="append")
+
+
 def _launch(web: WebUI, partition: str, *assets: str) -> str:
-    selector = {
-        **LOCATION,
-        "pipelineName": "__ASSET_JOB",
-        "assetSelection": [{"path": name.split("/")} for name in assets],
-    }
+    selection = {"pipelineName": "__ASSET_JOB", "assetSelection": [{"path": name.split("/")} for name in assets]}
     tags = [{"key": "dagster/partition", "value": partition}]
-    params = {"selector": selector, "mode": "default", "runConfigData": {}, "executionMetadata": {"tags": tags}}
+    return _launched(web, selection, executionMetadata={"tags": tags})
+
+
+def _launched(web: WebUI, selection: dict[str, Any], **more: Any) -> str:
+    params = {"selector": {**LOCATION, **selection}, "mode": "default", "runConfigData": {}, **more}
     launched = web.ask(LAUNCH, params=params)["launchPipelineExecution"]
     assert launched["__typename"] == "LaunchRunSuccess", launched
     run_id: str = launched["run"]["runId"]
     return run_id
+
+
+def _ended(web: WebUI, daemon: DagsterProcess, run: str) -> str:
+    """Wait until the run ends; how it did."""
+    until(
+        lambda: _status(web, run) in ("SUCCESS", "FAILURE", "CANCELED"),
+        240,
+        lambda: f"the run ends; it is {_status(web, run)}, and the daemon said: {daemon.output()}",
+    )
+    return _status(web, run)
 
 
 def _status(web: WebUI, run: str) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from web_ui import LOCATION, METADATA, PROJECT, DagsterProcess, WebUI, entry, until
+from web_ui import LOCATION, METADATA, Daemons, DagsterProcess, WebUI, entry, until
 
 from de_resources.delta.log import TableLog
 
@@ -19,21 +19,17 @@ LOGS = """query Logs($run: ID!) { logsForRun(runId: $run) { ... on EventConnecti
 
 
 def test_a_worker_killed_after_its_commit_is_retried_and_repeats_nothing(
-    web: WebUI, lakehouse: dict[str, str], tmp_path: Path
+    web: WebUI, lakehouse: dict[str, str], daemon: DagsterProcess, daemons: Daemons
 ) -> None:
     table = Path(lakehouse["DE_HOME"]) / "lake" / "bronze" / "devices"
     before = version(table)
-    once = tmp_path / "once"
-    once.touch()
-    dangerous = {**lakehouse, "DE_KILL_AT": "after_commit:bronze.devices", "DE_KILL_ONCE": str(once)}
-    web.stop_automation()
-    with DagsterProcess(["dagster._daemon", "run", "-w", str(PROJECT / "workspace.yaml")], dangerous) as daemon:
-        run = launch(web, "bronze/devices")
-        until(
-            lambda: {r["status"] for r in group(web, run)} == {"FAILURE", "SUCCESS"},
-            300,
-            lambda: f"the run fails and its retry succeeds: {group(web, run)}; the daemon said: {daemon.output()}",
-        )
+    daemons.next_death.touch()
+    run = launch(web, "bronze/devices")
+    until(
+        lambda: {r["status"] for r in group(web, run)} == {"FAILURE", "SUCCESS"},
+        300,
+        lambda: f"the run fails and its retry succeeds: {group(web, run)}; the daemon said: {daemon.output()}",
+    )
     first, second = sorted(group(web, run), key=lambda r: r["parentRunId"] is not None)
     assert (first["runId"], first["status"]) == (run, "FAILURE")
     assert (second["parentRunId"], second["status"]) == (run, "SUCCESS")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,10 @@ class DagsterProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ask it to end; what it started ends with it."""
         everything = self.family()
         self._popen.terminate()
         _ended, left = psutil.wait_procs(everything, timeout=30)
@@ -124,6 +129,30 @@ class WebUI:
                 s["scheduleState"] for s in location["schedules"]
             ]
             assert {state["status"] for state in states} == {"STOPPED"}
+
+
+@dataclass
+class Daemons:
+    """The daemon over both code locations, one for all tests: with its code servers it takes ten seconds to start."""
+
+    environment: Mapping[str, str]
+    web: WebUI
+    next_death: Path
+    """Where this file is, the next worker that has written the table of devices removes it and dies before it tells."""
+    running: DagsterProcess | None = None
+
+    def one(self) -> DagsterProcess:
+        """The one that runs, or a new one; before it starts, what would launch runs by itself is switched off."""
+        if self.running is None or not self.running.family():
+            self.web.stop_automation()
+            deadly = {"DE_KILL_AT": "after_commit:bronze.devices", "DE_KILL_ONCE": str(self.next_death)}
+            arguments = ["dagster._daemon", "run", "-w", str(PROJECT / "workspace.yaml")]
+            self.running = DagsterProcess(arguments, {**self.environment, **deadly})
+        return self.running
+
+    def stop(self) -> None:
+        if self.running is not None:
+            self.running.stop()
 
 
 _INSTIGATORS = """

@@ -15,16 +15,16 @@ import pytest
 from de_assets.contract_versions import VERSIONS, accept, contracts_of, require_accepted
 from de_assets.graph_assets import assets
 from de_resources.contract import Contract
-from de_resources.contract.compatibility import Field, Mode, Schema, breaks
+from de_resources.contract.compatibility import Mode, Schema, SchemaField, breaks
 from de_resources.contract.contract import UnknownMode
-from de_resources.contract.versions import BreakingChange, History, schema_of
+from de_resources.contract.versions import BreakingChange, ContractHistory, schema_of
 from de_resources.lineage.readers import recorded_readers
 
 pytestmark = pytest.mark.pattern("schema_compatibility_enforcer")
 
 
-def required(type_: Any = "string", **options: Any) -> Field:
-    return Field(type_, required=True, **options)
+def required(type_: Any = "string", **options: Any) -> SchemaField:
+    return SchemaField(type_, required=True, **options)
 
 
 def struct(**fields: tuple[Any, bool]) -> dict[str, Any]:
@@ -46,16 +46,16 @@ ID = required("long")
 CHANGES: dict[str, tuple[Schema, Schema, bool, bool]] = {
     "nothing": ({"a": ID}, {"a": ID}, True, True),
     "another order": ({"a": ID, "b": ID}, {"b": ID, "a": ID}, True, True),
-    "an optional field is added": ({"a": ID}, {"a": ID, "b": Field("string")}, True, True),
+    "an optional field is added": ({"a": ID}, {"a": ID, "b": SchemaField("string")}, True, True),
     "a field with a default is added": ({"a": ID}, {"a": ID, "b": required(has_default=True)}, True, True),
     "a required field is added": ({"a": ID}, {"a": ID, "b": required()}, False, True),
-    "an optional field is removed": ({"a": ID, "b": Field("string")}, {"a": ID}, True, True),
+    "an optional field is removed": ({"a": ID, "b": SchemaField("string")}, {"a": ID}, True, True),
     "a field with a default is removed": ({"a": ID, "b": required(has_default=True)}, {"a": ID}, True, True),
     "a required field is removed": ({"a": ID, "b": required()}, {"a": ID}, True, False),
     "a required field is renamed": ({"a": ID, "b": required()}, {"a": ID, "c": required()}, False, False),
     "only the case of a name changes": ({"a": ID}, {"A": ID}, False, False),
-    "a field becomes optional": ({"a": ID}, {"a": Field("long")}, True, False),
-    "a field becomes required": ({"a": Field("long")}, {"a": ID}, False, True),
+    "a field becomes optional": ({"a": ID}, {"a": SchemaField("long")}, True, False),
+    "a field becomes required": ({"a": SchemaField("long")}, {"a": ID}, False, True),
     "int to long": ({"a": required("integer")}, {"a": ID}, True, False),
     "long to int": ({"a": ID}, {"a": required("integer")}, False, True),
     "float to double": ({"a": required("float")}, {"a": required("double")}, True, False),
@@ -110,8 +110,8 @@ def test_a_change_is_judged_as_registries_do(change: str) -> None:
 @pytest.mark.parametrize("direction", ["backward", "forward", "full"])
 def test_two_harmless_steps_can_be_one_that_breaks(direction: str) -> None:
     """A field goes, and comes back as something else: each version gets along with the one before."""
-    history = {1: {"a": ID, "b": Field("long")}, 2: {"a": ID}}
-    new = {"a": ID, "b": Field("string")}
+    history = {1: {"a": ID, "b": SchemaField("long")}, 2: {"a": ID}}
+    new = {"a": ID, "b": SchemaField("string")}
     assert breaks(new, history, Mode(direction)) == []
     (found, *_) = breaks(new, history, Mode(f"{direction}_transitive"))
     assert (found.field, found.version) == ("b", 1)
@@ -156,9 +156,9 @@ def test_a_break_is_accepted_with_a_reason_only_and_then_counts_no_more(tmp_path
     assert accept(first, readers, folder=tmp_path) is None, "a rerun adds nothing"
     with pytest.raises(BreakingChange, match=r"`number`: its type became integer.*gold/report\.number.*--breaking"):
         accept(second, readers, folder=tmp_path)
-    assert len(History.read(tmp_path, "silver.sales").versions) == 1
+    assert len(ContractHistory.read(tmp_path, "silver.sales").versions) == 1
     assert accept(second, readers, breaking="nobody reads it", folder=tmp_path) == 2
-    kept = History.read(tmp_path, "silver.sales")
+    kept = ContractHistory.read(tmp_path, "silver.sales")
     assert [v.breaking for v in kept.versions] == ["", "nobody reads it"]
     assert kept.newest == schema_of(second), "what was written is read again"
     assert kept.breaks(schema_of(second), Mode.FULL_TRANSITIVE) == []
@@ -181,7 +181,7 @@ def test_the_mode_is_the_contracts_own() -> None:
 def test_every_contract_of_the_graph_is_accepted_as_it_is() -> None:
     """Where this fails: `de contracts accept`."""
     for contract in contracts_of(assets).values():
-        assert History.read(VERSIONS, contract.name).newest == schema_of(contract), contract.name
+        assert ContractHistory.read(VERSIONS, contract.name).newest == schema_of(contract), contract.name
 
 
 def test_a_contract_that_breaks_readers_does_not_load(tmp_path: Path) -> None:
@@ -227,3 +227,42 @@ def test_readers_are_those_of_the_recorded_lineage() -> None:
     )
     assert recorded_readers(instance, [report, other], sales, "number") == ["gold/report.total"]
     assert recorded_readers(instance, [report, other], sales, "parts") == []
+
+
+def test_records_of_topics_have_versions_as_tables_have(tmp_path: Path) -> None:
+    """A producer's announced rename of a nested field is refused when definitions load, by the names of the readers."""
+    topics = {c.name: c for c in contracts_of(assets).values() if c.name.startswith("sources.")}
+    assert sorted(topics) == ["sources.features_topic", "sources.users_topic", "sources.visits_topic"]
+    shutil.copytree(VERSIONS, tmp_path / "versions")
+    path = tmp_path / "versions" / "sources.visits_topic.json"
+    kept = json.loads(path.read_text())
+    context = kept["versions"][0]["fields"]["context"]["type"]["fields"]
+    context.append({"name": "campaign", "type": "string", "nullable": False, "metadata": {}})
+    path.write_text(json.dumps(kept))
+    with pytest.raises(BreakingChange, match=r"`context\.campaign`: it was removed \(or renamed\)") as refused:
+        require_accepted(assets, tmp_path / "versions")
+    assert any(reader.startswith("bronze/visits_stream") for reader in refused.value.readers["context"])
+
+
+def test_who_reads_outside_of_the_graph_is_named_too(tmp_path: Path) -> None:
+    shutil.copytree(VERSIONS, tmp_path / "versions")
+    path = tmp_path / "versions" / "serving.daily_traffic.json"
+    path.write_text(path.read_text().replace('"visits"', '"views"'))
+    with pytest.raises(BreakingChange, match="`views`: team:product"):
+        require_accepted(assets, tmp_path / "versions")
+
+
+def test_what_is_promised_of_a_topic_is_what_its_reader_demands() -> None:
+    """Release notifications are read by a model of their own: both say the same of each field."""
+    from de_assets.contracts.topics import ReleaseRecord
+    from de_assets.sources.releases import Release, ReleaseEvent
+
+    contract = Contract.of(ReleaseRecord)
+    assert [(c.name, not c.nullable) for c in contract.columns] == [
+        (name, field.is_required()) for name, field in ReleaseEvent.model_fields.items()
+    ]
+    (data,) = (c.type for c in contract.columns if c.name == "data")
+    assert isinstance(data, T.StructType)
+    assert [(f.name, not f.nullable) for f in data] == [
+        (name, field.is_required()) for name, field in Release.model_fields.items()
+    ]

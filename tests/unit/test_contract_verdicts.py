@@ -11,9 +11,11 @@ import pyspark.sql.types as T
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from de_resources.contract import Contract
+from de_assets.contract_versions import contracts_of
+from de_assets.graph_assets import assets
+from de_resources.contract import Contract, ContractModel
 from de_resources.delta.write.frames import counters
 
 pytestmark = pytest.mark.pattern("constraints_enforcer")
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.pattern("constraints_enforcer")
 NOON = datetime(2024, 1, 2, 12, tzinfo=UTC)
 
 
-class Anything(pa.DataFrameModel):
+class Anything(ContractModel):
     """The types at whose edges two implementations part: NaN, null, instants, texts beyond ASCII, and what is nested."""
 
     share: T.DoubleType = pa.Field(nullable=True, ge=0)
@@ -35,7 +37,15 @@ class Anything(pa.DataFrameModel):
 
     class Config:
         name = "silver.anything"
-        metadata = {"key": ["day"]}  # noqa: RUF012
+        metadata = {  # noqa: RUF012
+            "key": ["day"],
+            # True, false, or null where a column is: what a null makes of a rule both have to say alike.
+            "rules": {
+                "less": "share <= ratio",
+                "told_or_named": "kind IS NULL OR kind <> name",
+                "by_then": "to_date(seen) <= day",
+            },
+        }
 
 
 CONTRACT = Contract.of(Anything)
@@ -51,20 +61,60 @@ ROWS = st.tuples(
     st.sampled_from([None, [], [None, float("nan")]]),
 )
 VALID = (0.5, 0.5, Decimal("1.00"), NOON, date(2024, 1, 1), "a", "x", [1.0])
+VALID_ON_ITS_DAY = (*VALID[:4], date(2024, 1, 2), *VALID[5:])
 
 
 @settings(max_examples=4)
 @given(st.lists(ROWS, min_size=1, max_size=3))
 def test_both_find_fault_with_the_same_columns(spark: SparkSession, rows: list[tuple[Any, ...]]) -> None:
     # Half of the columns are valid, so that the verdict is not always that all are at fault.
-    mixed = [tuple(v if (n + i) % 2 else VALID[n] for n, v in enumerate(row)) for i, row in enumerate(rows)]
+    mixed = [tuple(v if (n + i) % 2 else VALID_ON_ITS_DAY[n] for n, v in enumerate(row)) for i, row in enumerate(rows)]
     frame = spark.createDataFrame(mixed, CONTRACT.struct_type())
-    counted = frame.agg(*counters(CONTRACT)).collect()[0].asDict()
-    ours = {r.columns[0] for r in CONTRACT.rules if counted[r.name]}
-    validate: Any = Anything.validate
-    errors = validate(frame).pandera.errors
-    theirs = {e["column"] for kinds in errors.values() for found in kinds.values() for e in found}
+    ours = of_rules(frame)
+    theirs = of_pandera(Anything, frame)
     assert ours == theirs, f"rules: {sorted(ours)}, pandera: {sorted(theirs)}"
+
+
+def of_rules(frame: DataFrame) -> set[str]:
+    """The columns and the rules on rows that the write's own counters find broken."""
+    counted = frame.agg(*counters(CONTRACT)).collect()[0].asDict()
+    return {r.columns[0] if r.columns else r.name for r in CONTRACT.rules if counted[r.name]}
+
+
+def of_pandera(model: type[ContractModel], frame: DataFrame) -> set[str]:
+    """The same by pandera's own `validate`: a check of the whole frame is known by its name, which is the rule's."""
+    validate: Any = model.validate
+    errors = validate(frame).pandera.errors
+    found = [e for kinds in errors.values() for each in kinds.values() for e in each]
+    rules = {r.name for r in CONTRACT.rules if not r.columns}
+    return {e["check"] if e["check"] in rules else e["column"] for e in found}
+
+
+@pytest.mark.parametrize(
+    ("share", "seen", "day", "broken"),
+    [
+        (0.5, NOON, date(2024, 1, 2), set()),
+        (0.6, NOON, date(2024, 1, 2), {"less"}),
+        (None, NOON, date(2024, 1, 2), {"less"}),
+        (None, None, date(2024, 1, 2), {"less", "by_then"}),
+        (0.5, NOON, date(2024, 1, 1), {"by_then"}),
+    ],
+)
+def test_a_rule_on_rows_is_broken_by_what_is_false_and_by_what_nobody_knows(
+    spark: SparkSession, share: float | None, seen: datetime | None, day: date, broken: set[str]
+) -> None:
+    row = (share, 0.5, Decimal("1.00"), seen, day, "a", "x", [1.0])
+    frame = spark.createDataFrame([VALID_ON_ITS_DAY, row], CONTRACT.struct_type())
+    assert of_pandera(Anything, frame) == broken
+    assert of_rules(frame) == broken
+
+
+def test_every_rule_of_every_contract_is_known_to_its_model() -> None:
+    for contract in contracts_of(assets).values():
+        assert contract.model is not None
+        schema: Any = contract.model.to_schema()
+        own = [check.name for check in schema.checks]
+        assert own == [rule.name for rule in contract.rules if not rule.columns], contract.name
 
 
 def test_a_constraint_judges_as_the_counter_does(spark: SparkSession) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from de_assets.dead_letters.letters import (
-    Decided,
+    DecidedLetters,
     Letter,
-    NoReason,
+    NoDiscardReason,
     Repaired,
     UnknownLetter,
     UnusableRepair,
@@ -20,7 +20,7 @@ from de_assets.dead_letters.letters import (
     retries,
 )
 from de_assets.sources.decisions import Decision, UnreadableDecision, decided, decided_at, decision_files, land
-from de_assets.transforms.error_management.dead_letter import Kind
+from de_assets.transforms.error_management.dead_letter import DeadLetterKind
 
 pytestmark = pytest.mark.pattern("dead_letter")
 
@@ -32,7 +32,7 @@ def letter(name: str, status: str = "open", attempts: int = 0, raw: str | None =
     return Letter(name, HOUR, "broken", None, status, attempts, None, "visits/f", None, None, raw)
 
 
-def made(plan: Decided) -> list[tuple[str, str, int]]:
+def made(plan: DecidedLetters) -> list[tuple[str, str, int]]:
     return [(d.letter_id, str(d.kind), d.attempt) for decisions in plan.hours.values() for d in decisions]
 
 
@@ -50,10 +50,10 @@ def test_a_line_that_nobody_changed_stays_open() -> None:
     assert (made(plan), plan.unchanged) == ([("b", "repaired", 1)], {"a"})
 
 
-@pytest.mark.parametrize("kind", [Kind.REPAIRED, Kind.DISCARDED])
-def test_what_was_decided_before_is_said_and_not_decided_again(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [DeadLetterKind.REPAIRED, DeadLetterKind.DISCARDED])
+def test_what_was_decided_before_is_said_and_not_decided_again(kind: DeadLetterKind) -> None:
     """Also when the hour has not been run since, so that the table still calls it open."""
-    before = newest([(HOUR, Decision("a", Kind.RETRIED, 1)), (HOUR, Decision("a", kind, 1))])
+    before = newest([(HOUR, Decision("a", DeadLetterKind.RETRIED, 1)), (HOUR, Decision("a", kind, 1))])
     for plan in (
         repairs("f", [Repaired(1, "a", "x")], [letter("a")], before),
         repairs("f", [Repaired(1, "a", "x")], [], before),
@@ -64,7 +64,7 @@ def test_what_was_decided_before_is_said_and_not_decided_again(kind: Kind) -> No
 
 
 def test_a_retried_letter_is_marked_once_and_may_still_be_repaired_or_is_back() -> None:
-    before = newest([(HOUR, Decision("a", Kind.RETRIED, 1))])
+    before = newest([(HOUR, Decision("a", DeadLetterKind.RETRIED, 1))])
     again = retries([letter("a", attempts=1)], before)
     assert (made(again), again.due) == ([], {HOUR})
     assert made(repairs("f", [Repaired(1, "a", "x")], [letter("a", attempts=1)], before)) == [("a", "repaired", 2)]
@@ -80,7 +80,7 @@ def test_an_unknown_letter_is_named_with_its_line() -> None:
 
 @pytest.mark.parametrize("why", ["", "  ", "x" * 501])
 def test_a_discard_needs_a_reason_of_bounded_length(why: str) -> None:
-    with pytest.raises(NoReason):
+    with pytest.raises(NoDiscardReason):
         discards(["a"], [letter("a")], {}, why)
 
 
@@ -111,7 +111,10 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_what_is_landed_is_read_back_and_the_same_twice_is_no_change(tmp_path: Path) -> None:
-    decisions = [Decision("a", Kind.REPAIRED, 1, raw="Grüße \u2028 {}"), Decision("b", Kind.DISCARDED, 0, why="old")]
+    decisions = [
+        Decision("a", DeadLetterKind.REPAIRED, 1, raw="Grüße \u2028 {}"),
+        Decision("b", DeadLetterKind.DISCARDED, 0, why="old"),
+    ]
     assert land(tmp_path, HOUR, decisions)
     landed_at = decided_at(tmp_path, HOUR)
     assert not land(tmp_path, HOUR, decisions)
@@ -123,7 +126,7 @@ def test_what_is_landed_is_read_back_and_the_same_twice_is_no_change(tmp_path: P
 
 
 def test_a_file_that_holds_something_else_is_named(tmp_path: Path) -> None:
-    land(tmp_path, HOUR, [Decision("a", Kind.RETRIED, 1)])
+    land(tmp_path, HOUR, [Decision("a", DeadLetterKind.RETRIED, 1)])
     (file,) = decision_files(tmp_path, [HOUR])
     file.write_text(CANARY)
     with pytest.raises(UnreadableDecision, match="Line 1 of `visits_decisions/date=2026-01-31/hour=07/") as error:

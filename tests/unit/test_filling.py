@@ -8,14 +8,15 @@ import dagster as dg
 import pytest
 from instances import silent_instance
 
-from de_assets.filling import Outcome, UpToDate, fill, units
-from de_assets.filling.keys import State
+from de_assets.filling import UnitOutcome, UpToDate, fill, units
+from de_assets.filling.keys import FillState
 from de_assets.filling.units import external_assets, longest_ways
 from de_checks.per_key import Verdict, evaluate, spec_for
 
 HOURLY = dg.HourlyPartitionsDefinition("2024-10-10-00:00", end_date="2024-10-12-00:00")
 DAILY = dg.DailyPartitionsDefinition("2024-10-10", end_date="2024-10-12")
 HOURS = HOURLY.get_partition_keys()
+FOUR_DAYS = dg.HourlyPartitionsDefinition("2024-10-10-00:00", end_date="2024-10-14-00:00")
 SINGLE_RUN = dg.BackfillPolicy.single_run()
 
 
@@ -50,18 +51,18 @@ def instance() -> Iterator[dg.DagsterInstance]:
         yield ephemeral
 
 
-def everything(_key: dg.AssetKey) -> State:
-    return State()
+def everything(_key: dg.AssetKey) -> FillState:
+    return FillState()
 
 
 def filled(
     instance: dg.DagsterInstance,
     definitions: dg.Definitions,
     *,
-    look: Callable[[dg.AssetKey], State] = everything,
+    look: Callable[[dg.AssetKey], FillState] = everything,
     absent: dict[str, str] | None = None,
     up_to_date: UpToDate | None = None,
-) -> dict[str, Outcome]:
+) -> dict[str, UnitOutcome]:
     outcomes = fill(units([definitions]), instance, look, absent=absent or {}, up_to_date=up_to_date)
     return {key.to_user_string(): outcome for outcome in outcomes for key in outcome.unit.assets}
 
@@ -130,13 +131,13 @@ def test_every_run_has_the_tags_that_were_asked_for(instance: dg.DagsterInstance
 
 def test_only_what_the_source_has_is_computed(instance: dg.DagsterInstance, runs: Runs) -> None:
     there = {*HOURS[3:6], *HOURS[30:]}
-    filled(instance, hours_and_days(runs), look=lambda _: State(HOURLY, there))
+    filled(instance, hours_and_days(runs), look=lambda _: FillState(HOURLY, there))
     assert runs.of("hours") == [tuple(HOURS[3:6]), tuple(HOURS[30:])]
     assert runs.of("days") == [("2024-10-10", "2024-10-11")], "a day consists of the hours that are there"
 
 
 def test_what_reads_a_whole_that_has_no_partition_yet_is_left_out(instance: dg.DagsterInstance, runs: Runs) -> None:
-    outcomes = filled(instance, hours_and_days(runs), look=lambda _: State(HOURLY, set()))
+    outcomes = filled(instance, hours_and_days(runs), look=lambda _: FillState(HOURLY, set()))
     assert outcomes["report"].left_out == "`days` has no partition that can be computed yet"
     assert (outcomes["days"].left_out, outcomes["days"].runs, runs.computed) == (None, 0, [])
 
@@ -154,11 +155,53 @@ def test_a_bad_hour_holds_back_its_day_and_what_builds_on_it_and_nothing_else(
     assert runs.of("report") == []
 
 
+def four_days(runs: Runs, failing: str = "") -> dg.Definitions:
+    """Hours of four days, what each day leaves open for the next one, and what is over: both in runs over ranges."""
+    of_days = dg.DailyPartitionsDefinition("2024-10-10", end_date="2024-10-14")
+    before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
+
+    @dg.asset(partitions_def=FOUR_DAYS, deps=["landed"])
+    def hours(context: dg.AssetExecutionContext) -> None:
+        if context.partition_key == failing:
+            raise ValueError(failing)
+
+    deps = [hours, dg.AssetDep("pending", partition_mapping=before)]
+
+    @dg.asset(partitions_def=of_days, backfill_policy=SINGLE_RUN, deps=deps)
+    def pending(context: dg.AssetExecutionContext) -> None:
+        runs.note(context)
+
+    @dg.asset(partitions_def=of_days, backfill_policy=SINGLE_RUN, deps=deps)
+    def closed(context: dg.AssetExecutionContext) -> None:
+        runs.note(context)
+
+    landed = dg.AssetSpec("landed", partitions_def=FOUR_DAYS)
+    return dg.Definitions([hours, pending, closed, landed], executor=dg.in_process_executor)
+
+
+@pytest.mark.pattern("incremental_sessionizer")
+def test_what_is_carried_passes_through_a_day_for_which_nothing_came(instance: dg.DagsterInstance, runs: Runs) -> None:
+    """Nothing before the first day with something, and nothing after the last."""
+    there = {"2024-10-11-05:00", "2024-10-13-23:00"}
+    filled(instance, four_days(runs), look=lambda _: FillState(FOUR_DAYS, there))
+    days = ("2024-10-11", "2024-10-12", "2024-10-13")
+    assert (runs.of("pending"), runs.of("closed")) == ([days], [days])
+
+
+@pytest.mark.pattern("incremental_sessionizer")
+def test_all_days_of_a_range_that_builds_on_a_bad_day_are_held_back(instance: dg.DagsterInstance, runs: Runs) -> None:
+    bad, there = "2024-10-11-05:00", {f"2024-10-{day}-05:00" for day in range(10, 14)}
+    outcomes = filled(instance, four_days(runs, failing=bad), look=lambda _: FillState(FOUR_DAYS, there))
+    assert (runs.of("pending"), runs.of("closed")) == ([("2024-10-10",)], [("2024-10-10",)])
+    for name in ("pending", "closed"):
+        assert set(outcomes[name].held_back) == {"2024-10-11", "2024-10-12", "2024-10-13"}
+
+
 def test_an_error_is_told_beside_a_failed_check(instance: dg.DagsterInstance, runs: Runs) -> None:
     """Two ranges: the gate of one fails, the other cannot be read."""
     gap = {*HOURS[:6], *HOURS[24:]}
     definitions = hours_and_days(runs, failing=[HOURS[2]], raising=[HOURS[30]])
-    outcomes = filled(instance, definitions, look=lambda _: State(HOURLY, gap))
+    outcomes = filled(instance, definitions, look=lambda _: FillState(HOURLY, gap))
     assert outcomes["hours"].checks_failed == [f"hours: complete [{HOURS[2]}]"]
     assert outcomes["hours"].failures == [f"hours: ValueError: unreadable: ['{HOURS[30]}']"]
     assert set(outcomes["hours"].bad) == {HOURS[2], *HOURS[24:]}
@@ -218,7 +261,9 @@ def test_what_needs_an_absent_service_is_left_out_with_all_behind_it(instance: d
 
 
 def test_what_has_no_source_is_left_out_with_all_behind_it(instance: dg.DagsterInstance, runs: Runs) -> None:
-    outcomes = filled(instance, services_and_sources(runs), look=lambda key: State(absent=f"no {key.to_user_string()}"))
+    outcomes = filled(
+        instance, services_and_sources(runs), look=lambda key: FillState(absent=f"no {key.to_user_string()}")
+    )
     assert outcomes["records"].left_out == outcomes["counts"].left_out == "no topic"
     assert [name for name, _ in runs.computed] == ["enriched"]
 
@@ -281,12 +326,12 @@ class TestUpToDate:
         definitions: dg.Definitions,
         looks: dict[str, str] | None = None,
         lost: Sequence[str] = (),
-    ) -> dict[str, Outcome]:
+    ) -> dict[str, UnitOutcome]:
         """Fill what is outdated, where the landed hours look so."""
         found = dict.fromkeys(HOURS, "as landed") | (looks or {})
 
-        def look(_key: dg.AssetKey) -> State:
-            return State(HOURLY, set(found), looks=found)
+        def look(_key: dg.AssetKey) -> FillState:
+            return FillState(HOURLY, set(found), looks=found)
 
         current = UpToDate(instance, lambda key: key.to_user_string() not in lost)
         return filled(instance, definitions, look=look, up_to_date=current)

@@ -13,7 +13,7 @@ from de_assets.automation.late_data.report import as_table
 from de_resources.contract import Contract
 from de_resources.delta.log.changed_partitions import PartitionChange
 from de_resources.delta.metadata import markdown_table
-from de_resources.late_data.plan import JudgedPartition, LateVerdict, Partition
+from de_resources.late_data.plan import ConsumerPartition, JudgedPartition, LateVerdict
 
 pytestmark = pytest.mark.faults
 
@@ -46,7 +46,9 @@ def test_a_value_ends_neither_a_line_nor_a_cell_of_a_table(end: str, contract: C
 @ENDINGS
 def test_somebody_elses_commit_forges_no_row_of_the_report_on_late_data(end: str) -> None:
     change = PartitionChange(7, NOW, f"MERGE{end}{FORGED}", run="")
-    late = JudgedPartition(Partition("2026-01-01", NOW, change, processed_by=1), LateVerdict.REQUESTED, "version 7")
+    late = JudgedPartition(
+        ConsumerPartition("2026-01-01", NOW, change, processed_by=1), LateVerdict.REQUESTED, "version 7"
+    )
     lines = as_table([late]).splitlines()
     assert len(lines) == 3
     assert lines[2].count("|") == lines[0].count("|")
@@ -59,6 +61,6 @@ def test_an_error_forges_no_second_line_of_a_log(end: str) -> None:
     assert said.startswith("no such page")
     assert said.isprintable()
     key = printable(f"2026-01-01{end}2026-01-02")
-    alert = Alert("1", "run_failed", "ERROR", "r", NOW.isoformat(), ("gold/sales",), (key,), 1)
+    alert = Alert("run_failed", "ERROR", "r", NOW.isoformat(), ("gold/sales",), (key,), 1)
     assert alert.sentence().isprintable()
     assert len(alert.sentence().splitlines()) == 1

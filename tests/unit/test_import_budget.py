@@ -8,8 +8,8 @@ import pytest
 
 HEAVY = "dagster pyspark pandera pandas numpy pyarrow deltalake grpc confluent_kafka psycopg2 requests"
 SUPERVISION = "de_resources.local.services de_resources.local.supervision supervisor xmlrpc rich requests typer"
-HELP = 500
-DEFINITIONS = 2200
+HELP = 510
+DEFINITIONS = 2300
 """Modules, with a little air: what is above imports something at the top that only few need."""
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from de_resources.delta.log.changed_partitions import PartitionChange
-from de_resources.late_data.plan import LateVerdict, Partition, Policy, Situation, judge
+from de_resources.late_data.plan import ConsumerPartition, LateVerdict, Policy, Situation, judge
 
 pytestmark = pytest.mark.pattern("dynamic_late_data_integrator")
 
@@ -21,14 +21,14 @@ POLICY = Policy(max_age=timedelta(days=10), settle=timedelta(minutes=2), max_att
 
 def partition(
     day: int, changed: int | None, read: int | None = 0, *, run: int | None = 1, at: datetime = LONG_AGO, **more: object
-) -> Partition:
+) -> ConsumerPartition:
     """A day whose source changed in a version, and whose last run had read another one."""
     change = PartitionChange(changed, at, "WRITE") if changed is not None else None
     end = datetime(2024, 1, day, tzinfo=UTC) + timedelta(days=1)
-    return Partition(f"2024-01-{day:02}", end, change, read, run, **more)  # type: ignore[arg-type]
+    return ConsumerPartition(f"2024-01-{day:02}", end, change, read, run, **more)  # type: ignore[arg-type]
 
 
-def verdicts(*partitions: Partition, stateful: bool = False, **situation: object) -> list[LateVerdict]:
+def verdicts(*partitions: ConsumerPartition, stateful: bool = False, **situation: object) -> list[LateVerdict]:
     moment = Situation(PRESENT, PRESENT, **situation)  # type: ignore[arg-type]
     return [found.verdict for found in judge(partitions, moment, POLICY, stateful=stateful)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _lock(monkeypatch: pytest.MonkeyPatch, *locked: LockedJar) -> None:
-    monkeypatch.setattr(jars, "read_lock", lambda: list(locked))
+    monkeypatch.setattr(jars, "read_lock", lambda _file: list(locked))
 
 
 def test_a_set_is_fetched_once_and_used_offline_afterwards(
@@ -121,3 +122,17 @@ def test_the_lock_holds_every_root_and_no_artifact_twice() -> None:
         }
     assert {Coordinate.parse(forced) for forced in FORCED} <= {jar.coordinate for jar in locked}
     assert all(len(jar.sha256) == 64 for jar in locked)
+
+
+def test_jars_of_another_lock_file_lie_where_the_settings_say(
+    settings: Settings, repository: Path, tmp_path: Path
+) -> None:
+    lock = tmp_path / "own.lock"
+    lock.write_text(f"# for tests only\n{GOOD.coordinate} {GOOD.sha256} extra\n")
+    own = replace(settings, jars=tmp_path / "elsewhere")
+    (jar,) = ensure_jars(own, ["extra"], lock=lock)["extra"]
+    assert jar == tmp_path / "elsewhere" / "extra" / "thing_2.13-1.0.jar"
+    assert not (settings.jars / "extra").exists()
+    lock.write_text(f"{GOOD.coordinate} {'0' * 64} extra\n")
+    with pytest.raises(JarCorrupt):
+        ensure_jars(own, ["extra"], lock=lock)

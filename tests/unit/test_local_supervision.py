@@ -29,6 +29,8 @@ def test_nothing_runs_in_a_new_home(tmp_path: Path) -> None:
         "postgres": False,
         "kafka": False,
         "capture": False,
+        "pages": False,
+        "partner": False,
     }
     assert all(status.why for status in services.status())
     assert services.endpoint("kafka") is None

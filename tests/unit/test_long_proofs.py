@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import long_proofs
@@ -68,3 +69,12 @@ def test_they_have_their_turn_in_the_soak(module: pytest.Pytester) -> None:
     assert done.ret == 0
     turns = [line.split()[-1].partition("::")[2] for line in done.outlines if "test_module.py::" in line]
     assert sorted(turns) == ["test_both[1]", "test_both[2]", "test_one[a@x.org]", "test_seeded"]
+
+
+@pytest.mark.parametrize(
+    "folders", [("soak", "unit", "graph", "faults"), ("services", "ui")], ids=["engine", "services"]
+)
+def test_modules_of_one_call_have_names_of_their_own(folders: tuple[str, ...]) -> None:
+    """`make soak` and `make test` each give these folders to one pytest, which knows a module by its name alone."""
+    names = Counter(file.name for folder in folders for file in (TESTS / folder).rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from de_assets.calendar import DEFAULT, Calendar, Origin
+from de_assets.calendar import DEFAULT, Calendar, CalendarOrigin
 from de_resources.settings import Settings
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -14,7 +14,7 @@ IMPORT = "import conftest; import de_assets.calendar as c; print(c.Calendar.load
 def test_what_conftest_modules_import_reads_no_home_but_the_tests_own(tmp_path: Path) -> None:
     """The graph is imported by a conftest of a folder below, long before any hook runs."""
     theirs = Settings.from_environment({"DE_HOME": str(tmp_path)})
-    Calendar.parse("2031-01-01T00/2031-01-02T00").save(theirs, Origin.LOGS)
+    Calendar.parse("2031-01-01T00/2031-01-02T00").save(theirs, CalendarOrigin.LOGS)
     done = subprocess.run(
         [sys.executable, "-c", IMPORT],
         cwd=TESTS,

@@ -82,7 +82,7 @@ def test_records_that_could_not_be_seen_are_spoken_of() -> None:
     (gone,) = warnings(Batch("t", [], {0: 60}, gone={0: 12}))
     assert "12 records were removed" in gone
     (anew,) = warnings(Batch("t", [], {0: 0}, anew=True))
-    assert "made anew" in anew
+    assert "made again" in anew
 
 
 def test_a_week_of_ticks_with_a_daemon_that_dies_starts_each_event_once() -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from sabotage.__main__ import main
 from sabotage.defects import FAULTS, PROJECT, Claims, Defect, defects, plain, rows
 from sabotage.memory import Memory, Verdict
 from sabotage.trial import run
@@ -108,6 +109,14 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert memory.recall(changed) is None
     memory.forget([one.name])
     assert Memory(file).recall(one) is None
+
+
+def test_a_run_without_time_says_what_is_left_and_that_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DE_HOME", str(tmp_path))
+    assert main(["--minutes", "0", LIST[0].name]) == 3
+    assert "1 are not asked yet" in capsys.readouterr().out
 
 
 def _tests(module: Path) -> set[str]:

@@ -30,14 +30,13 @@ _VALUES = re.compile(
 
 @dataclass(frozen=True)
 class Alert:
-    """One piece of bad news. `id` is the same whenever the same news is told again, so that receivers can drop it."""
+    """One piece of bad news, before the book knows whether it is any (`de_resources.alerts.book`)."""
 
-    id: str
     kind: str
-    """`check_failed` or `run_failed`."""
+    """`check_failed`, `run_failed`, `step_overdue`, `partition_missing`, `service_failed`."""
     severity: str
     """`ERROR` or `WARN`."""
-    run_id: str
+    run_id: str | None
     time: str
     """When it happened, ISO 8601 in UTC."""
     assets: tuple[str, ...]
@@ -58,11 +57,20 @@ class Alert:
 
     def sentence(self) -> str:
         """The alert in one line for people."""
-        what = f"Check `{self.check}` failed" if self.check else f"Run failed with {self.error or 'an unknown error'}"
+        what = self.message or self.kind
+        if self.kind == "check_failed":
+            what = f"Check `{self.check}` failed"
+        elif self.kind == "run_failed":
+            what = f"Run failed with {self.error or 'an unknown error'}"
         where = f" for {', '.join(self.assets)}" if self.assets else ""
         more = self.partition_count - len(self.partitions)
         keys = f" [{', '.join(self.partitions)}{f' and {more} more' if more > 0 else ''}]" if self.partitions else ""
-        return f"{self.severity}: {what}{where}{keys}, run {self.run_id}"
+        run = f", run {self.run_id}" if self.run_id else ""
+        return f"{self.severity}: {what}{where}{keys}{run}"
+
+    def body(self) -> dict[str, Any]:
+        """The alert as the book and the channels have it: its fields, and a line for people."""
+        return {**self.fields(), "text": self.sentence()}
 
 
 def redacted(message: str) -> str:

@@ -1,26 +1,32 @@
-"""One sensor that turns failed checks and failed runs, of all code locations, into alerts.
+"""One sensor that tells what is wrong: failed checks and runs of all code locations, steps that hang, partitions that do not
+come, services that died.
 
-A run is judged when it has ended, whatever its end: checks fail in successful runs too. The cursor is the storage id of
-the last end of a run whose alerts the sink has all accepted. Ids only grow, so a restart repeats nothing; a sink that
-fails keeps the cursor where it is, so nothing is lost. Only a crash between the sink's acceptance and Dagster's record
-of the tick repeats an alert, under the same id.
+Each tick brings the book of alerts up to date and hands every channel what it has not accepted yet. How far the runs were read
+is kept in the book, in the transaction that changes the states: a restart or a crash repeats nothing and leaves nothing out.
 """
 
-import hashlib
+from __future__ import annotations
+
 import time
-from collections import defaultdict
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Iterator
+from datetime import datetime
 
 import dagster as dg
 
-from de_assets.automation.alerting.alert import PARTITIONS_SHOWN, Alert, printable, redacted
-from de_assets.automation.alerting.sinks import AlertSink
-from de_resources.errors import PlatformError
+from de_assets.automation.alerting.alert import PARTITIONS_SHOWN, Alert
+from de_assets.automation.alerting.alerting import Alerting
+from de_assets.automation.alerting.runs import conditions_of
+from de_assets.dataset import pattern_tags
+from de_checks.freshness.clock import duration
+from de_checks.sla import missing_partitions, overdue_steps
+from de_checks.sla.missing import MissingPartitions
+from de_checks.sla.running import OverdueStep
+from de_resources.alerts.book import EVERYTHING, AlertCondition, OpenAlert
 
 RUNS_PER_TICK = 50
 FIRST_LOOK_BACK_SECONDS = 24 * 3600
 """How old news may be for a sensor that starts for the first time."""
+_STEP, _DEADLINE = "step ", "deadline "
 
 _ENDS: tuple[dg.DagsterEventType, ...] = (
     dg.DagsterEventType.RUN_SUCCESS,
@@ -31,28 +37,31 @@ _ENDS: tuple[dg.DagsterEventType, ...] = (
 
 @dg.sensor(
     name="alerts",
-    description="Tells the alert sink of failed checks and failed runs, once each.",
+    description="Tells the channels of alerts what turned bad and what is good again: once each.",
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
+    tags=pattern_tags("sla_misses_detector"),
 )
-def alerts(context: dg.SensorEvaluationContext, alert_sink: AlertSink) -> dg.SensorResult:
-    """Deliver the alerts of the runs that ended since the last tick, in that order; at most `RUNS_PER_TICK` runs."""
-    cursor, delivered = context.cursor, 0
+def alerts(context: dg.SensorEvaluationContext, alerting: dg.ResourceParam[Alerting]) -> dg.SensorResult:
+    """Take in the runs that ended since the last tick, at most `RUNS_PER_TICK`, and look at what runs and serves now."""
+    book, now = alerting.book, alerting.now()
+    source = _source(context.instance)
+    cursor, told = book.position(source) or context.cursor, 0
     for end in ended_runs(context.instance, cursor):
-        try:
-            for alert in alerts_of(context.instance, end):
-                alert_sink.deliver(alert)
-                delivered += 1
-        except PlatformError as error:
-            if cursor == context.cursor:
-                raise
-            # What was delivered counts; the next tick begins with this run and fails visibly if the sink still does.
-            context.log.error("Stopped at run %s: %s", end.run_id, error)
-            break
         cursor = str(end.storage_id)
-    return dg.SensorResult(
-        cursor=cursor, skip_reason=f"Alerts delivered: {delivered}." if delivered else "No bad news."
-    )
+        conditions = list(conditions_of(context.instance, end, book.open_alerts()))
+        news, _ = alerting.tell(conditions, {source: cursor}, now)
+        told += len(news)
+    opened = book.open_alerts()
+    late = overdue_steps(context.instance, now, alerting.promises, alerting.keys_of)
+    absent = missing_partitions(context.instance, now, alerting.promises, alerting.assets)
+    conditions = [*overdue(late, opened, now), *missing(absent, opened, now, alerting.is_there(context.instance))]
+    news, failed = alerting.tell([*conditions, *alerting.health(now)], now=now)
+    for channel, why in failed.items():
+        context.log.error("The channel `%s` is behind: %s", channel, why)
+    open_now = len(book.open_alerts())
+    behind = f" Behind: {', '.join(failed)}." if failed else ""
+    return dg.SensorResult(cursor=cursor, skip_reason=f"News: {told + len(news)}. Open: {open_now}.{behind}")
 
 
 def ended_runs(instance: dg.DagsterInstance, cursor: str | None) -> list[dg.EventLogRecord]:
@@ -69,86 +78,62 @@ def ended_runs(instance: dg.DagsterInstance, cursor: str | None) -> list[dg.Even
     return sorted(records, key=lambda record: record.storage_id)[:RUNS_PER_TICK]
 
 
-def alerts_of(instance: dg.DagsterInstance, end: dg.EventLogRecord) -> Iterator[Alert]:
-    """The alerts of one ended run: one per failed check with all its partitions, and one if the run failed."""
-    run = instance.get_run_by_id(end.run_id)
-    if run is None:  # deleted meanwhile, and its events with it
-        return
-    keys = _partitions(run)
-    yield from _failed_checks(instance, run, end, keys)
-    if end.event_log_entry.get_dagster_event().event_type == dg.DagsterEventType.RUN_FAILURE:
-        yield _failed_run(run, end, keys, _planned_assets(instance, run))
-
-
-def _failed_checks(
-    instance: dg.DagsterInstance, run: dg.DagsterRun, end: dg.EventLogRecord, keys: tuple[str, ...]
-) -> Iterator[Alert]:
-    failed: dict[tuple[dg.AssetCheckKey, str], list[str]] = defaultdict(list)
-    for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION):
-        evaluation = entry.get_dagster_event().asset_check_evaluation_data
-        if not evaluation.passed:
-            judged = (evaluation.partition,) if evaluation.partition else keys
-            failed[evaluation.asset_check_key, evaluation.severity.value].extend(judged)
-    for (check, severity), found in failed.items():
-        partitions = sorted(set(found))
-        yield Alert(
-            id=_id(run.run_id, "check_failed", check.to_user_string(), severity),
-            kind="check_failed",
-            severity=severity,
-            run_id=run.run_id,
-            time=_time(end),
-            assets=(printable(check.asset_key.to_user_string()),),
-            check=printable(check.name),
-            partitions=tuple(printable(key) for key in partitions[:PARTITIONS_SHOWN]),
-            partition_count=len(partitions),
+def overdue(late: Collection[OverdueStep], opened: Collection[OpenAlert], now: datetime) -> Iterator[AlertCondition]:
+    """Steps that run too long, and those that did and have ended."""
+    found = {f"{_STEP}{step.run_id} {step.step}": step for step in late}
+    for subject, step in found.items():
+        measure = "promised" if step.is_promised else "usual at most"
+        alert = Alert(
+            kind="step_overdue",
+            severity="ERROR" if step.is_promised else "WARN",
+            run_id=step.run_id,
+            time=now.isoformat(timespec="seconds"),
+            assets=step.assets,
+            step=step.step,
+            message=f"Runs for {duration(step.seconds)}, {measure} are {duration(step.limit)}",
         )
+        yield AlertCondition(subject, alert.body(), frozenset({""}), severity=alert.severity)
+    for each in opened:
+        if each.subject.startswith(_STEP) and each.subject not in found:
+            yield AlertCondition(each.subject, each.said, good=EVERYTHING)
 
 
-def _failed_run(run: dg.DagsterRun, end: dg.EventLogRecord, keys: tuple[str, ...], assets: tuple[str, ...]) -> Alert:
-    failure = end.event_log_entry.get_dagster_event().job_failure_data
-    step = failure.first_step_failure_event
-    error = step.step_failure_data.error if step else failure.error
-    while error is not None and error.cause is not None:
-        error = error.cause  # Dagster wraps the error of the asset in its own
+def missing(
+    absent: Collection[MissingPartitions],
+    opened: Collection[OpenAlert],
+    now: datetime,
+    is_there: Callable[[str, str], bool],
+) -> Iterator[AlertCondition]:
+    """Partitions that are not there at their deadline, one alert for each dataset; and those that have come since."""
+    found = {f"{_DEADLINE}{each.asset}": each for each in absent}
+    for subject, each in found.items():
+        yield AlertCondition(subject, _not_there(each, now).body(), frozenset(each.keys))
+    for alert in opened:
+        if alert.subject.startswith(_DEADLINE):
+            asset = alert.subject.removeprefix(_DEADLINE)
+            come = frozenset(key for key in alert.members if is_there(asset, key))
+            yield AlertCondition(alert.subject, alert.said, good=come)
+
+
+def _not_there(missing: MissingPartitions, now: datetime) -> Alert:
+    ours = len(missing.keys) - len(missing.waiting)
+    parts = [
+        f"{len(missing.waiting):,} of which the input is not there either (event time)" if missing.waiting else "",
+        f"{ours:,} that could have been computed (processing time)" if ours else "",
+    ]
     return Alert(
-        id=_id(run.run_id, "run_failed"),
-        kind="run_failed",
-        # A crashed worker that the instance starts again is no news to wake up for.
-        severity="WARN" if run.tags.get("dagster/will_retry") == "true" else "ERROR",
-        run_id=run.run_id,
-        time=_time(end),
-        assets=assets,
-        partitions=keys,
-        partition_count=len(keys),
-        step=printable(step.step_key) if step and step.step_key else None,
-        error=printable(error.cls_name) if error and error.cls_name else None,
-        message=redacted(_without_class(error.message, error.cls_name)) if error else None,
+        kind="partition_missing",
+        severity="ERROR",
+        run_id=None,
+        time=now.isoformat(timespec="seconds"),
+        assets=(missing.asset,),
+        partitions=missing.keys[:PARTITIONS_SHOWN],
+        partition_count=len(missing.keys),
+        message=f"Not there at the deadline: {', '.join(filter(None, parts))}",
     )
 
 
-def _planned_assets(instance: dg.DagsterInstance, run: dg.DagsterRun) -> tuple[str, ...]:
-    """What the run meant to write. The run itself names it only when it was launched for a part of its job."""
-    planned = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
-    keys = {entry.get_dagster_event().asset_key for entry in planned}
-    return tuple(sorted(printable(key.to_user_string()) for key in keys if key is not None))
-
-
-def _without_class(message: str, cls_name: str | None) -> str:
-    head, _, rest = message.partition(": ")
-    return rest if cls_name and head.split(".")[-1] == cls_name else message
-
-
-def _partitions(run: dg.DagsterRun) -> tuple[str, ...]:
-    single = run.tags.get("dagster/partition")
-    if single is not None:
-        return (printable(single),)
-    first, last = (run.tags.get(f"dagster/asset_partition_range_{end}") for end in ("start", "end"))
-    return (f"{printable(first)}...{printable(last)}",) if first and last else ()
-
-
-def _time(end: dg.EventLogRecord) -> str:
-    return datetime.fromtimestamp(end.timestamp, UTC).isoformat(timespec="seconds")
-
-
-def _id(*parts: str) -> str:
-    return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
+def _source(instance: dg.DagsterInstance) -> str:
+    """By the identity of the storage, where it has one: the numbers of another instance's events begin again."""
+    identity = getattr(instance.run_storage, "get_run_storage_id", str)()
+    return f"runs of {identity}"

@@ -1,26 +1,46 @@
-"""Where alerts go. One sink is configured as the resource `alert_sink`; another channel is one more subclass."""
+"""Where alerts go. Another channel is one more subclass, named where `alert_sinks` names them.
+
+| variable           | what it says                                                              |
+|--------------------|---------------------------------------------------------------------------|
+| (always)           | a line in `$DE_HOME/logs/alerts.jsonl`                                    |
+| `DE_ALERT_WEBHOOK` | `secret://name` of the address to which alerts are posted as JSON         |
+| `DE_ALERT_EMAIL`   | whom to write to, comma-separated; needs the next two                     |
+| `DE_ALERT_SMTP`    | `host:port` of the mail server                                            |
+| `DE_ALERT_FROM`    | the sender's address                                                      |
+| `DE_ALERT_LOGIN`   | `user:secret://name` where the server wants a login                       |
+"""
+
+from __future__ import annotations
 
 import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from email.message import EmailMessage
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
 
-from de_assets.automation.alerting.alert import Alert
-from de_resources.errors import PermanentError, TransientError
+from de_resources.alerts.book import Body
+from de_resources.errors import PermanentError, PlatformError, TransientError
 from de_resources.secrets import Secrets
 from de_resources.settings import Settings
 
+if TYPE_CHECKING:
+    import smtplib
+
 _TAIL_BYTES = 1 << 20
+_SUBJECT_LENGTH = 150
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class AlertSink(dg.ConfigurableResource, ABC):
     """A channel for alerts. Delivering the same alert twice must not matter, for a crash may repeat the last one."""
 
     @abstractmethod
-    def deliver(self, alert: Alert) -> None:
+    def deliver(self, alert: Body) -> None:
         """Return when the alert is accepted for good; raise otherwise, and it will be delivered again later."""
 
 
@@ -34,14 +54,14 @@ class LogAlertSink(AlertSink):
         """The file."""
         return Path(self.path) if self.path else Settings.from_environment().logs / "alerts.jsonl"
 
-    def deliver(self, alert: Alert) -> None:
+    def deliver(self, alert: Body) -> None:
         """Append one line, on the disk when this returns."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({**alert.fields(), "text": alert.sentence()}).encode()
+        line = json.dumps(dict(alert)).encode()
         with self.file.open("a+b") as log:
             log.seek(max(0, log.tell() - _TAIL_BYTES))
             tail = log.read()
-            if any(_id(old) == alert.id for old in tail.splitlines()):
+            if any(_id(old) == alert["id"] for old in tail.splitlines()):
                 return
             # A writer that was killed may have left half a line; what follows must not be lost with it.
             log.write((b"" if not tail or tail.endswith(b"\n") else b"\n") + line + b"\n")
@@ -60,7 +80,7 @@ class WebhookAlertSink(AlertSink):
     connect_seconds: float = Field(default=3.0, gt=0, description="Longest wait for a connection.")
     read_seconds: float = Field(default=10.0, gt=0, description="Longest wait for the answer.")
 
-    def deliver(self, alert: Alert) -> None:
+    def deliver(self, alert: Body) -> None:
         """Post it. Redirects are not followed: alerts go to the configured receiver only."""
         import requests
 
@@ -68,8 +88,8 @@ class WebhookAlertSink(AlertSink):
         try:
             answer = requests.post(
                 address,
-                json={**alert.fields(), "text": alert.sentence()},
-                headers={"Idempotency-Key": alert.id},
+                json=dict(alert),
+                headers={"Idempotency-Key": str(alert["id"])},
                 timeout=(self.connect_seconds, self.read_seconds),
                 allow_redirects=False,
             )
@@ -89,6 +109,90 @@ class WebhookAlertSink(AlertSink):
             raise PermanentError(
                 f"The alerts' receiver `{self.url}` refused an alert ({answer.status_code}). Check address and rights."
             )
+
+
+class EmailAlertSink(AlertSink):
+    """Writes an e-mail for each alert; its `Message-ID` is the alert's, so that a repeated one is recognised.
+
+    Raises `TransientError` when the server is away or busy, `PermanentError` when it refuses sender, receivers or login. Over a
+    network say `starttls`; a login without it is refused.
+    """
+
+    host: str = Field(description="The mail server.")
+    port: int = Field(default=25, gt=0, le=65535)
+    sender: str = Field(description="Address that the mails come from.")
+    receivers: list[str] = Field(min_length=1, description="Addresses that they go to.")
+    user: str | None = Field(default=None, description="Login, where the server wants one.")
+    password: str | None = Field(default=None, description="`secret://name` of its password.")
+    starttls: bool = Field(default=False, description="Encrypt before anything is said; the certificate is verified.")
+    seconds: float = Field(default=10.0, gt=0, description="Longest wait for the server.")
+
+    def deliver(self, alert: Body) -> None:
+        """Send it to all receivers."""
+        import smtplib
+
+        where = f"{self.host}:{self.port}"
+        try:
+            with smtplib.SMTP(self.host, self.port, timeout=self.seconds) as server:
+                self._open(server)
+                server.send_message(self._message(alert))
+        except (smtplib.SMTPServerDisconnected, smtplib.SMTPConnectError, OSError) as error:
+            if isinstance(error, smtplib.SMTPResponseException | smtplib.SMTPRecipientsRefused):
+                raise self._refused(where, error) from None
+            raise TransientError(
+                f"The mail server {where} did not answer ({type(error).__name__}). The alert is kept."
+            ) from None
+
+    def _open(self, server: smtplib.SMTP) -> None:
+        import ssl
+
+        if self.starttls:
+            server.starttls(context=ssl.create_default_context())
+        if self.user and self.password:
+            if not self.starttls and self.host not in _LOOPBACK:
+                raise PermanentError(f"No password is sent to `{self.host}` in the clear: say `starttls`.")
+            server.login(self.user, Secrets.from_settings(Settings.from_environment()).resolve(self.password))
+
+    def _message(self, alert: Body) -> EmailMessage:
+        message = EmailMessage()
+        message["From"], message["To"] = self.sender, ", ".join(self.receivers)
+        message["Subject"] = str(alert["text"])[:_SUBJECT_LENGTH]
+        message["Message-ID"] = f"<{alert['id']}@de-patterns>"
+        message.set_content(json.dumps(dict(alert), indent=2))
+        return message
+
+    @staticmethod
+    def _refused(where: str, error: Exception) -> PlatformError:
+        """Only the number of the answer: its text may hold the addresses."""
+        code = getattr(error, "smtp_code", None) or max(
+            (c for c, _ in getattr(error, "recipients", {}).values()), default=0
+        )
+        if 400 <= code < 500:
+            return TransientError(f"The mail server {where} is busy ({code}). The alert is kept and sent again.")
+        return PermanentError(f"The mail server {where} refused an alert ({code}). Check sender, receivers and login.")
+
+
+def alert_sinks(environment: Mapping[str, str]) -> dict[str, AlertSink]:
+    """The channels by name, as the module's table says. Raises `PermanentError` for an address without its server."""
+    sinks: dict[str, AlertSink] = {"log": LogAlertSink()}
+    if address := environment.get("DE_ALERT_WEBHOOK"):
+        sinks["webhook"] = WebhookAlertSink(url=address)
+    if receivers := [each.strip() for each in environment.get("DE_ALERT_EMAIL", "").split(",") if each.strip()]:
+        host, _, port = environment.get("DE_ALERT_SMTP", "").partition(":")
+        sender = environment.get("DE_ALERT_FROM", "")
+        user, _, password = environment.get("DE_ALERT_LOGIN", "").partition(":")
+        if not (host and sender):
+            raise PermanentError("`DE_ALERT_EMAIL` needs `DE_ALERT_SMTP` (host:port) and `DE_ALERT_FROM` as well.")
+        sinks["email"] = EmailAlertSink(
+            host=host,
+            port=int(port or 25),
+            sender=sender,
+            receivers=receivers,
+            user=user or None,
+            password=password or None,
+            starttls=host not in _LOOPBACK,
+        )
+    return sinks
 
 
 def _id(line: bytes) -> str | None:

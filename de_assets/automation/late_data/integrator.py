@@ -27,7 +27,7 @@ from de_resources.delta.log.changed_partitions import changed_partitions
 from de_resources.errors import PlatformError, TransientError
 from de_resources.lake import Lake
 from de_resources.late_data.plan import JudgedPartition, LateVerdict, Policy, Request, Situation, judge
-from de_resources.late_data.state import Decision, Known, LateState
+from de_resources.late_data.state import ClaimDecision, Known, LateState
 from de_resources.postgres import PostgresDatabase
 
 if TYPE_CHECKING:
@@ -123,13 +123,13 @@ class Integrator:
                     requests.append(self._run(claim.name, keys[0], keys[-1], {"late/taken_over": "true"}))
         return requests
 
-    def _decide(self, moment: Moment, busy: Collection[str]) -> Decision:
+    def _decide(self, moment: Moment, busy: Collection[str]) -> ClaimDecision:
         stateful, seen = self.consumer.is_stateful, [k.partition for k in self.state.partitions()]
         wanted = judge(seen, Situation(moment.present, moment.now, busy), self.policy, stateful=stateful)
         held = self.runs.held(j.partition.key for j in wanted if j.verdict == LateVerdict.REQUESTED)
         situation = Situation(moment.present, moment.now, busy, held)
 
-        def decision(known: Sequence[Known]) -> Decision:
+        def decision(known: Sequence[Known]) -> ClaimDecision:
             judged = judge([k.partition for k in known], situation, self.policy, stateful=stateful)
             requests, claimed = self._grouped(
                 judged, {j.partition.key for j in wanted if j.verdict == LateVerdict.REQUESTED}
@@ -141,7 +141,7 @@ class Integrator:
                 if j.verdict != LateVerdict.REQUESTED or j.partition.key in claimed
             }
             before = {k.partition.key: k.told for k in known}
-            return Decision(requests, {key: text for key, text in told.items() if text != before[key]}, judged)
+            return ClaimDecision(requests, {key: text for key, text in told.items() if text != before[key]}, judged)
 
         return self.state.decide(decision, by=self.by, now=moment.now, wait=stateful)
 

@@ -64,8 +64,9 @@ class Consumer:
 
     @property
     def is_stateful(self) -> bool:
-        """Whether its partitions build on each other."""
-        return bool(self.graph.get(self.key).metadata.get("stateful"))
+        """Whether its partitions build on each other: rows of a stateful merge, or an asset that reads itself."""
+        node = self.graph.get(self.key)
+        return bool(node.metadata.get("stateful")) or bool(node.has_self_dependency)
 
     @property
     def takes_ranges(self) -> bool:

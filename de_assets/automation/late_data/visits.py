@@ -16,7 +16,7 @@ def _moment() -> Moment:
 
 
 OF_HOURS = {ENRICHED: VISITS}
-OF_DAYS = {dg.AssetKey(["gold", name]): ENRICHED for name in ("visits_cube_daily", "sessions")}
+OF_DAYS = {dg.AssetKey(["gold", name]): ENRICHED for name in ("visits_cube_daily", "sessions", "sessions_pending")}
 OF_TOTALS = {dg.AssetKey(["gold", "user_activity"]): ENRICHED}
 
 late_hours = late_data_sensor(

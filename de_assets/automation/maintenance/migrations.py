@@ -19,14 +19,14 @@ from de_resources.migrations.progress import Phase
 from de_resources.retries import RETRY_TRANSIENT
 
 if TYPE_CHECKING:
-    from de_resources.migrations.readers import Reader
+    from de_resources.migrations.readers import ColumnReader
     from de_resources.migrations.steps import Migrator
-    from de_resources.migrations.steps import Step as Done
+    from de_resources.migrations.steps import StepResult as Done
 
 JOB = "migrate_table"
 
 
-class Step(Enum):
+class StepAsked(Enum):
     """What a person can ask for."""
 
     EXPAND = "expand"
@@ -48,7 +48,7 @@ class MigrationConfig(dg.Config):
 
     table: str = Field(description="The asset key, such as `silver/devices`.")
     migration: str = Field(description="The name of the migration, as its declaration says it.")
-    step: Step = Field(description="`expand`, `migrate`, `contract`, or `rollback` to the phase before.")
+    step: StepAsked = Field(description="`expand`, `migrate`, `contract`, or `rollback` to the phase before.")
     at_most: int | None = Field(default=None, gt=0, description="Fill at most so many partitions, then stop.")
     accept_loss: str = Field(
         default="", description="Contract although values are lost: the reason, for the run's log."
@@ -72,7 +72,7 @@ def migration_job(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> dg.Jo
     @dg.op(out=dg.Out(dg.Nothing), description="Takes one step of one migration.")
     def take_step(context: dg.OpExecutionContext, config: MigrationConfig, lake: Lake) -> dg.Output[None]:
         # Here and not above: every start of a code server would load them.
-        from de_resources.migrations.readers import Reader, readers_of
+        from de_resources.migrations.readers import ColumnReader, readers_of
         from de_resources.migrations.steps import Migrator, StillRead
 
         spec = tables.named(config.table)
@@ -81,12 +81,12 @@ def migration_job(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> dg.Jo
         stamp = stamp_for(context.run, table.name, JOB)
         migrator = Migrator(lake.spark.spark_session, table, migration, stamp, config.lock_seconds)
 
-        def readers(columns: Sequence[str]) -> "list[Reader]":
+        def readers(columns: Sequence[str]) -> "list[ColumnReader]":
             found = readers_of(context.instance, spec.key, columns, downstream.get(spec.key, ()))
             declared = sorted(set(columns) & set(table.contract.column_names if table.contract else ()))
             if declared:
                 raise StillRead(
-                    table.name, columns, [Reader(f"the contract of {config.table}", tuple(declared)), *found]
+                    table.name, columns, [ColumnReader(f"the contract of {config.table}", tuple(declared)), *found]
                 )
             return [r for r in found if r.columns or r.asset not in config.cleared]
 
@@ -111,14 +111,14 @@ def migration_job(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> dg.Jo
 def _take(migrator: "Migrator", config: MigrationConfig, readers: Any) -> "Done":
     migration = migrator.migration
     match config.step:
-        case Step.EXPAND:
+        case StepAsked.EXPAND:
             return migrator.expand()
-        case Step.MIGRATE:
+        case StepAsked.MIGRATE:
             return migrator.backfill(config.at_most)
-        case Step.CONTRACT:
+        case StepAsked.CONTRACT:
             done = migrator.progress().phase is Phase.CONTRACTED
             return migrator.contract([] if done else readers(migration.old_names), accept_loss=bool(config.accept_loss))
-        case Step.ROLLBACK:
+        case StepAsked.ROLLBACK:
             drops = migrator.progress().phase is Phase.EXPANDED and migration.new
             return migrator.rollback(readers(migration.new_names) if drops else [])
 

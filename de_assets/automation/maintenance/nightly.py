@@ -15,7 +15,7 @@ from pydantic import Field
 
 from de_assets.automation.maintenance.lake_tables import LakeTables, stamp_for
 from de_assets.automation.maintenance.versions import retention_op
-from de_assets.dataset import pattern_tags
+from de_assets.automation.nightly import job_of, nightly
 from de_resources.delta.log.retention import OVERRIDE, agreed, hours
 from de_resources.delta.log.versions import ranges
 from de_resources.delta.maintenance import EmptyTable, Report, maintain
@@ -27,7 +27,6 @@ from de_resources.delta.write.refusals import ConcurrentWrite
 from de_resources.engine.errors import ENGINE_ERRORS, causes
 from de_resources.errors import PermanentError, PlatformError
 from de_resources.lake import Lake
-from de_resources.retries import RETRY_TRANSIENT
 
 JOB = "maintenance"
 
@@ -62,7 +61,7 @@ class MaintenanceConfig(dg.Config):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MaintenanceOutcome:
     """What became of one table: `state` is maintained, in order, missing, vanished, empty, busy, foreign, versions, failed."""
 
     table: str
@@ -90,8 +89,10 @@ def maintenance_job(
             context.log_event(dg.AssetObservation(asset_key=spec.key, metadata=observed(outcome)))
             outcomes.append(outcome)
         if not config.tables:
-            outcomes += [Outcome(t, "foreign", reason="kept by another environment") for t in tables.foreign]
-            outcomes += [Outcome(t, "versions", reason="immutable; see `retain_versions`") for t in tables.versioned]
+            outcomes += [MaintenanceOutcome(t, "foreign", reason="kept by another environment") for t in tables.foreign]
+            outcomes += [
+                MaintenanceOutcome(t, "versions", reason="immutable; see `retain_versions`") for t in tables.versioned
+            ]
         failures = {o.table: o.reason for o in outcomes if o.state == "failed"}
         if failures:
             raise MaintenanceFailed(failures)
@@ -99,32 +100,24 @@ def maintenance_job(
 
     retain_versions = retention_op(tables)
 
-    @dg.job(
-        op_retry_policy=RETRY_TRANSIENT,
-        name=JOB,
-        tags=pattern_tags("compactor", "proxy"),
+    return job_of(
+        JOB,
+        [maintain_tables, retain_versions],
         description="Compacts and vacuums the lake's tables, and removes versions that nobody can go back to.",
+        patterns=["compactor", "proxy"],
     )
-    def job() -> None:
-        maintain_tables()
-        retain_versions()
-
-    return job
 
 
-schedule = dg.ScheduleDefinition(
-    name="maintenance_nightly",
-    job_name=JOB,
-    # Hours land at full hours and devices at four: half past two is between the loads.
-    cron_schedule="30 2 * * *",
-    execution_timezone="UTC",
-    default_status=dg.DefaultScheduleStatus.RUNNING,
+# Hours land at full hours and devices at four: half past two is between the loads.
+schedule = nightly(
+    JOB,
+    "30 2 * * *",
     description="Compacts and vacuums the lake's tables at night, between the loads.",
-    tags=pattern_tags("compactor"),
+    patterns=["compactor"],
 )
 
 
-def observed(outcome: Outcome) -> dict[str, Any]:
+def observed(outcome: MaintenanceOutcome) -> dict[str, Any]:
     """The metadata of a table's observation: plain numbers, so that the UI plots them from run to run."""
     report = outcome.report
     if report is None:
@@ -175,7 +168,7 @@ def _maintained(
     name: str,
     spec: dg.AssetSpec,
     now: datetime,
-) -> Outcome:
+) -> MaintenanceOutcome:
     table = lake.table(spec.key, spec.metadata)
     try:
         if table.log() is None:
@@ -194,18 +187,22 @@ def _maintained(
         )
     except TableMissing:
         if context.instance.get_latest_materialization_event(spec.key) is None:
-            return Outcome(name, "missing", reason="Never materialised.")
-        return Outcome(name, "vanished", reason="It was materialised, and there is no table. Materialise it again.")
+            return MaintenanceOutcome(name, "missing", reason="Never materialised.")
+        return MaintenanceOutcome(
+            name, "vanished", reason="It was materialised, and there is no table. Materialise it again."
+        )
     except EmptyTable as error:
-        return Outcome(name, "empty", reason=str(error))
+        return MaintenanceOutcome(name, "empty", reason=str(error))
     except (TableBusy, ConcurrentWrite) as error:
-        return Outcome(name, "busy", reason=str(error))
+        return MaintenanceOutcome(name, "busy", reason=str(error))
     except DeltaError as error:
-        return Outcome(name, "foreign", reason=f"Not a table of ours: {type(error).__name__}: {_first_line(error)}")
+        return MaintenanceOutcome(
+            name, "foreign", reason=f"Not a table of ours: {type(error).__name__}: {_first_line(error)}"
+        )
     except _FAILURES as error:
-        return Outcome(name, "failed", reason=f"{type(error).__name__}: {_first_line(error)}")
+        return MaintenanceOutcome(name, "failed", reason=f"{type(error).__name__}: {_first_line(error)}")
     in_order = report.did_nothing and not forgotten
-    return Outcome(name, "in order" if in_order else "maintained", report, forgotten=forgotten)
+    return MaintenanceOutcome(name, "in order" if in_order else "maintained", report, forgotten=forgotten)
 
 
 def _first_line(error: Exception) -> str:
@@ -213,7 +210,7 @@ def _first_line(error: Exception) -> str:
     return (said.splitlines() or [""])[0][:300]
 
 
-def _summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _summary(outcomes: Sequence[MaintenanceOutcome]) -> dict[str, Any]:
     columns = ["table", "state", "files", "stored bytes", "versions lost", "query", "reason"]
     rows = [dict(zip(columns, _row(outcome), strict=True)) for outcome in outcomes]
     reports = [o.report for o in outcomes if o.report]
@@ -228,7 +225,7 @@ def _summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _row(outcome: Outcome) -> list[str]:
+def _row(outcome: MaintenanceOutcome) -> list[str]:
     report = outcome.report
     if report is None:
         return [outcome.table, outcome.state, "", "", "", "", outcome.reason]

@@ -14,12 +14,15 @@ from de_assets.automation.maintenance.lake_tables import LakeTables
 from de_assets.dataset import pattern_tags
 from de_checks.per_key import latest_materializations
 from de_checks.publication import NAME
+from de_checks.publication import judged as judged_by
 from de_resources.compat.checks import AssetCheckEvaluationTargetMaterializationData as Target
 from de_resources.delta.metadata import VERSION
 from de_resources.delta.publish.decisions import publish_held, roll_back
 from de_resources.delta.publish.publication import Shown
 from de_resources.delta.publish.staging import Key
+from de_resources.delta.publish.stream_writer import AuditedWindows, WindowStanding, told_of_windows
 from de_resources.delta.publish.verdicts import Judged
+from de_resources.delta.publish.windows import WINDOWS, windows_of
 from de_resources.delta.publish.writer import PUBLISHED, STATE, VERDICT, AuditedPublish, told_of
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.table import CommitInfo, Table
@@ -29,7 +32,7 @@ from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT
 
 PUBLISH, ROLL_BACK = "publish_partition", "roll_back_partition"
-AUDITED = f"{AuditedPublish.__module__.removesuffix('.writer')}:{AuditedPublish.__name__}"
+AUDITED, AUDITED_WINDOWS = (f"de_resources.delta.publish:{each.__name__}" for each in (AuditedPublish, AuditedWindows))
 
 Told = Iterator[dg.AssetMaterialization | dg.Output[None]]
 Decide = Callable[[Table, Slice | None, CommitInfo], tuple[Shown, Judged]]
@@ -46,26 +49,30 @@ class KeepsNoStage(PermanentError):
 
 
 class NoSuchPartition(PermanentError):
-    """A partition that the dataset does not have, or one too few."""
+    """A partition, or a window of a stream, that the dataset does not have, or one too few."""
 
-    def __init__(self, name: str, partition: str) -> None:
+    def __init__(self, name: str, partition: str, what: str = "partition") -> None:
         self.name, self.partition = name, partition
-        super().__init__(f"`{name}` has no partition {partition[:80]!r}. Write one as the UI shows it.")
+        super().__init__(f"`{name}` has no {what} {partition[:80]!r}. Write one as the UI shows it.")
 
 
 class PublishConfig(dg.Config):
     """Which staged slice to show, and why."""
 
     table: str = Field(description="The asset key, such as `gold/visits_cube_daily`.")
-    partition: str = Field(default="", description="The partition that was held; none for an asset without partitions.")
+    partition: str = Field(
+        default="", description="The partition, or window of a stream, that was held; none for an asset without either."
+    )
     reason: str = Field(description="Why it is published against its audits. Kept in the log; no personal data.")
 
 
-class RollBackConfig(dg.Config):
+class RollBackSliceConfig(dg.Config):
     """Which slice to take back, to what, and why."""
 
     table: str = Field(description="The asset key, such as `gold/visits_cube_daily`.")
-    partition: str = Field(default="", description="The partition to take back; none for an asset without partitions.")
+    partition: str = Field(
+        default="", description="The partition, or window of a stream, to take back; none for an asset without either."
+    )
     reason: str = Field(description="Why. Kept in the log; no personal data.")
     version: int = Field(default=-1, description="The table's version in which it was published; -1: the one before.")
 
@@ -87,7 +94,7 @@ def publication_jobs(assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]) -> li
         )  # fmt: skip
 
     @dg.op(out=dg.Out(dg.Nothing), description="Shows what an earlier publication of a slice showed.")
-    def roll_back_one(context: dg.OpExecutionContext, config: RollBackConfig, lake: Lake) -> Told:
+    def roll_back_one(context: dg.OpExecutionContext, config: RollBackSliceConfig, lake: Lake) -> Told:
         spec = audited(tables, config.table)
         version = None if config.version < 0 else config.version
         yield from _decided(
@@ -132,7 +139,7 @@ def audited(tables: LakeTables, name: str) -> dg.AssetSpec:
 
 def audited_tables(tables: LakeTables) -> dict[str, dg.AssetSpec]:
     """The audited ones among the lake's tables."""
-    return {name: spec for name, spec in tables.own.items() if AUDITED in _writers(spec)}
+    return {name: spec for name, spec in tables.own.items() if {AUDITED, AUDITED_WINDOWS} & set(_writers(spec))}
 
 
 def _writers(spec: dg.AssetSpec) -> Sequence[str]:
@@ -141,8 +148,13 @@ def _writers(spec: dg.AssetSpec) -> Sequence[str]:
 
 
 def slice_of_partition(spec: dg.AssetSpec, partition: str) -> Slice | None:
-    """The slice of one partition. Raises `NoSuchPartition`."""
+    """The slice of one partition, or of one window of a stream. Raises `NoSuchPartition`."""
     name = spec.key.to_user_string()
+    if WINDOWS in spec.metadata:
+        windows = windows_of(name, spec.metadata)
+        if windows.key_of(partition) is None:
+            raise NoSuchPartition(name, partition, "window")
+        return windows.slice_of([partition])
     partitions = spec.partitions_def
     if partitions is None:
         if partition:
@@ -167,9 +179,7 @@ def _decided(
     stamp = CommitInfo(table.name, spec.key.to_user_string(), where, run.run_id, run.run_id, attempt)
     shown, judged = decide(table, slice_, stamp)
     metadata: dict[str, Any] = {
-        **told_of(partition or None, judged),
-        STATE: PUBLISHED,
-        VERDICT: told,
+        **_verdict_told(spec, table, partition, judged, told),
         VERSION: shown.version,
         "dagster/uri": table.uri,
         "publication/seconds": round(shown.seconds, 4),
@@ -178,7 +188,7 @@ def _decided(
     if not shown.committed:
         yield dg.Output(None, metadata={**metadata, "skipped": "readers see that already; nothing was published"})
         return
-    key: Key = partition or None
+    key: Key = None if WINDOWS in spec.metadata else partition or None
     # Recorded when the step goes on: the verdict is then aimed at it.
     yield dg.AssetMaterialization(
         spec.key,
@@ -187,20 +197,34 @@ def _decided(
         metadata=metadata,
         tags={"dagster/data_version": str(shown.version)},
     )
-    context.log_event(cast("dg.AssetObservation", _verdict(context.instance, spec, key, told)))
+    context.log_event(cast("dg.AssetObservation", _verdict(context.instance, spec, key, metadata)))
     yield dg.Output(None, metadata=metadata)
 
 
-def _verdict(instance: dg.DagsterInstance, spec: dg.AssetSpec, key: Key, told: str) -> dg.AssetCheckEvaluation:
+def _verdict_told(spec: dg.AssetSpec, table: Table, partition: str, judged: Judged, told: str) -> dict[str, Any]:
+    """What the materialisation says of what is shown: the decision, and of a stream how all of its windows are then."""
+    if WINDOWS not in spec.metadata:
+        return {**told_of(partition or None, judged), STATE: PUBLISHED, VERDICT: told}
+    windows = windows_of(spec.key.to_user_string(), spec.metadata)
+    standing = told_of_windows(table, WindowStanding.of(table, windows), {partition: judged})
+    return {**standing, VERDICT: f"{partition}: {told} {standing[VERDICT]}"}
+
+
+def _verdict(
+    instance: dg.DagsterInstance, spec: dg.AssetSpec, key: Key, metadata: dict[str, Any]
+) -> dg.AssetCheckEvaluation:
     """What is downstream waits for a verdict on the newest materialisation: the one that was recorded just now."""
+    plain = {name: getattr(value, "value", value) for name, value in metadata.items()}
+    verdict = judged_by(plain)
     newest = latest_materializations(instance, spec.key, [key])[key]
     target = Target(storage_id=newest.storage_id, run_id=newest.run_id, timestamp=newest.timestamp)
     return dg.AssetCheckEvaluation(
         asset_key=spec.key,
         check_name=NAME,
         partition=key,
-        passed=True,
-        description=told,
-        blocking=True,
+        passed=verdict.passed,
+        description=verdict.description,
+        metadata=verdict.metadata,
+        blocking=WINDOWS not in spec.metadata,
         target_materialization_data=target,
     )

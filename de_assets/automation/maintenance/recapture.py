@@ -1,4 +1,4 @@
-"""The job `capture_anew`: give up a capture's slot, so that the capture begins anew with a snapshot.
+"""The job `capture_anew`: give up a capture's slot, so that the capture begins again with a snapshot.
 
 Part of Change Data Capture: what was lost with a slot, or not understood, is made up for by comparing keys. A snapshot is all
 that there is: users that it does not have end, users that it has otherwise get a version, and nothing else changes.
@@ -35,14 +35,14 @@ def capture_anew_job(captures: Sequence[CaptureSource]) -> dg.JobDefinition:
         source = UnknownCapture.unless_named(config.capture, captures)
         drop(database, source)
         context.log.info(
-            "The capture `%s` begins anew; the next run of what follows its topic reads the snapshot.", source.name
+            "The capture `%s` begins again; the next run of what follows its topic reads the snapshot.", source.name
         )
 
     @dg.job(
         name=JOB,
         op_retry_policy=RETRY_TRANSIENT,
         tags=pattern_tags("change_data_capture"),
-        description="Begins a capture anew with a snapshot, which makes up for changes that were lost or not understood.",
+        description="Begins a capture again with a snapshot, which makes up for changes that were lost or not understood.",
     )
     def capture_anew() -> None:
         """One op."""

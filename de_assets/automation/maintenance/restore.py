@@ -1,7 +1,7 @@
 """The job `restore_table`: take an unpartitioned table back to an earlier version, from the UI.
 
 Part of the Full Loader: a bad load that its check held back is undone by version number. The restored state is recorded
-as a materialisation of the asset, so that its checks can be run on it and what follows from it is computed anew.
+as a materialisation of the asset, so that its checks can be run on it and what follows from it is computed again.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Jobs on datasets that are written as immutable versions, pattern Proxy: `roll_back`, `switch_version`, and retention.
 
 A switch copies and computes nothing. What it changed is recorded as materialisations of the partitions it concerns, so
-that their checks can be run and what follows from them is computed anew.
+that their checks can be run and what follows from them is computed again.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 The instance, not the sensor, remembers what was requested: an hour is free as long as no run has materialised it or
 plans to. So an hour is requested once even when the sensor restarts, loses its cursor, or somebody launches the hour by
-hand. A failed hour is for people (see the sensor `alerts`), unless its producer lands it anew.
+hand. A failed hour is for people (see the sensor `alerts`), unless its producer lands it again.
 
 The cursor remembers how each closed folder looked. One that looks different later is reported, as an observation of
 `sources/landed_visits` and in the tick's log. It is read again when its producer says that it has only grown, as by the next
@@ -139,7 +139,7 @@ def make_plan(
     its run is under way is reported when that run has read it, and requested again when it has failed. What changed and
     `has_grown` is reported when it is requested.
     """
-    # What failed and was landed anew since is another folder, which nobody has read.
+    # What failed and was landed again since is another folder, which nobody has read.
     tried = {hour for hour in failed if seen.get(hour) in (None, looks[hour])}
     different = {hour for hour in read if seen.get(hour, looks[hour]) != looks[hour]}
     grown = {hour for hour in different if has_grown(hour)}

@@ -64,7 +64,7 @@ def poll(
     )
     def polled(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         now = context.scheduled_execution_time.astimezone(UTC)
-        held = _under_way(context.instance, key) or _resting(context.instance, key, now)
+        held = _under_way(context.instance, key) or resting(context.instance, {POLL: key.to_user_string()}, now)
         if held:
             return dg.SkipReason(held)
         try:
@@ -108,7 +108,7 @@ def changed_folder(asset: dg.AssetsDefinition, folder: str) -> News:
         look = folder_look(context.resources.landing.path / folder)
         if look is None or look == _last_look(context.instance, asset.key):
             return None
-        return f"`{folder}` was landed anew"
+        return f"`{folder}` was landed again"
 
     return news
 
@@ -121,9 +121,9 @@ def _under_way(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
     return f"The run {run.run_id[:8]} of it is under way." if run is not None and not run.is_finished else None
 
 
-def _resting(instance: dg.DagsterInstance, key: dg.AssetKey, now: datetime) -> str | None:
-    """Why not now: polls that failed one after the other, the last of them a moment ago."""
-    runs = instance.get_run_records(dg.RunsFilter(tags={POLL: key.to_user_string()}), limit=_COUNTED)
+def resting(instance: dg.DagsterInstance, tags: Mapping[str, str], now: datetime) -> str | None:
+    """Why not now: of the runs with these tags the newest failed, one after the other, the last of them a moment ago."""
+    runs = instance.get_run_records(dg.RunsFilter(tags=dict(tags)), limit=_COUNTED)
     failures = list(takewhile(lambda record: record.dagster_run.is_failure, runs))
     if not failures:
         return None

@@ -91,7 +91,7 @@ def warnings(batch: Batch) -> list[str]:
         for partition, count in batch.gone.items()
     ]
     anew = (
-        f"The topic `{topics.FEATURES}` was made anew since the last tick, and is read from its beginning. "
+        f"The topic `{topics.FEATURES}` was made again since the last tick, and is read from its beginning. "
         "Events that had their run get no second one."
     )
     return [*gone, anew] if batch.anew else gone

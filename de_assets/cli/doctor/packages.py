@@ -11,8 +11,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from de_assets.cli.doctor.finding import Finding, fail, ok, warn
+from de_resources.atomic_files import sha256
 from de_resources.local.jars import JarsMissing, broker_jars, engine_jars
-from de_resources.local.jars_lock import read_lock, sha256_of
+from de_resources.local.jars_lock import read_lock
 from de_resources.settings import Settings
 
 DISTRIBUTION = "de-patterns"
@@ -59,7 +60,7 @@ def check_jars(settings: Settings, jar_set: str) -> Finding:
         verdict = fail if jar_set == "engine" else warn
         return verdict(name, f"not in {missing.folder}", "Run `de up` once with a network; it fetches them.")
     expected = {jar.coordinate.file_name: jar.sha256 for jar in read_lock() if jar.jar_set == jar_set}
-    altered = [jar.name for jar in jars if sha256_of(jar) != expected[jar.name]]
+    altered = [jar.name for jar in jars if sha256(jar) != expected[jar.name]]
     if altered:
         folder = settings.jars / jar_set
         remedy = f"Run `de down && rm -r '{folder}' && de up` with a network, and find out who wrote there."

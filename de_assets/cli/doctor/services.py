@@ -27,6 +27,10 @@ def check_service(status: ServiceStatus) -> Finding:
             return warn(name, f"starting: {why}", f"Wait; if it stays so, run `de logs {status.name}`.")
         case ServiceState.LEFT_OUT:
             return warn(name, f"left out: {why}", f"When that is corrected, run `de up {status.name}`.")
+        case ServiceState.DEGRADED:
+            return fail(
+                name, f"a part of it does not work: {why}", f"Run `de logs {status.name}`, and correct what it says."
+            )
         case ServiceState.FAILED:
             return fail(name, f"failed: {why}", f"Run `de logs {status.name}`, then `de up {status.name}`.")
 
@@ -38,7 +42,7 @@ def check_slot(source: CaptureSource, slot: CaptureStatus | None) -> Finding:
         return ok(name, "keeps nothing in the database; `de up` starts it")
     kept = f"{slot.retained_bytes / 2**20:,.1f} MiB of the database's log are kept for it"
     if slot.is_lost:
-        remedy = f"Run `de capture drop {source.name}`, then `de up`: it begins anew with a snapshot."
+        remedy = f"Run `de capture drop {source.name}`, then `de up`: it begins again with a snapshot."
         return fail(name, "the database has removed log that it needed: changes are missing", remedy)
     if not slot.active:
         return warn(name, f"nobody reads it; {kept}", f"Run `de up`, or give it up: `de capture drop {source.name}`.")

@@ -48,7 +48,7 @@ class UnparseableLine(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """What one line says. `page` is the request's path without its query; `referral` and `agent` are None for `-`.
 
     A line of the common format does not say who asked: `names_agent` is False then, and a nameless agent is no robot.
@@ -62,17 +62,19 @@ class Entry:
     names_agent: bool = True
 
 
-def parse_line(text: str) -> Entry:
+def parse_line(text: str) -> LogEntry:
     """Parse one line without its end; raises `UnparseableLine`."""
     match = _LINE.match(text)
     common = _COMMON.match(text) if match is None else None
     if common is not None:
         address, time, request = common.groups()
-        return Entry(address.strip("[]"), parse_time(time), _page(_unescaped(request)), None, None, names_agent=False)
+        return LogEntry(
+            address.strip("[]"), parse_time(time), _page(_unescaped(request)), None, None, names_agent=False
+        )
     if match is None:
         raise UnparseableLine(next(reason for beginning, reason in _BEGINNINGS if beginning.match(text) is None))
     address, time, request, referrer, agent = match.groups()
-    return Entry(address.strip("[]"), parse_time(time), _page(_unescaped(request)), _given(referrer), _given(agent))
+    return LogEntry(address.strip("[]"), parse_time(time), _page(_unescaped(request)), _given(referrer), _given(agent))
 
 
 @lru_cache(maxsize=4096)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -12,15 +11,14 @@ from pathlib import Path
 from de_assets.sources.access_log.files import access_log_files
 from de_assets.sources.access_log.merging import append, missing_lines
 from de_assets.sources.access_log.reader import Blank, Rejected, Visit, read_access_log
+from de_assets.sources.access_log.spilling import Gathered, Spill
 from de_assets.sources.landing import PART, Progress, data_files, hour_folder, incoming, is_ready, publish
 
 LONGEST_SILENCE = timedelta(days=7)
 """A server of which nothing is heard for longer was not quiet: that part of its log was not given."""
 
 _HOUR = timedelta(hours=1)
-_BUFFERED_BYTES = 8 * 1024 * 1024
 _LISTED_DEAD_LETTERS = 1000
-_EARLIEST_HOUR = "pending"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,49 +50,6 @@ class AccessLogReport:
     """Visits per day (UTC) of their event time, exact copies included."""
 
 
-class _Spill:
-    """Lines per hour on disk behind one bounded buffer; lines before the first known hour wait in their own file."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._buffers: defaultdict[str, list[bytes]] = defaultdict(list)
-        self._buffered = 0
-        self.hours: set[datetime] = set()
-
-    def add(self, hour: datetime | None, line: bytes) -> None:
-        """Keep one line; `None` is "before the first hour"."""
-        if hour is not None:
-            self.hours.add(hour)
-        self._buffers[self._name(hour)].append(line)
-        self._buffered += len(line)
-        if self._buffered > _BUFFERED_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Move the buffer to disk."""
-        for name, lines in self._buffers.items():
-            with (self._folder / name).open("ab") as out:
-                out.writelines(lines)
-        self._buffers.clear()
-        self._buffered = 0
-
-    def adopt_early_lines(self, hour: datetime) -> None:
-        """Give the lines that came before the first known hour to `hour`."""
-        self.flush()
-        early = self._folder / _EARLIEST_HOUR
-        if early.exists():
-            self.hours.add(hour)
-            early.replace(self.file(hour))
-
-    def file(self, hour: datetime) -> Path:
-        """Where the lines of `hour` are, once flushed."""
-        return self._folder / self._name(hour)
-
-    @staticmethod
-    def _name(hour: datetime | None) -> str:
-        return _EARLIEST_HOUR if hour is None else f"{hour.date().isoformat()}T{hour.hour:02}"
-
-
 def land_access_log(
     landing: Path,
     paths: Iterable[Path | str],
@@ -107,27 +62,27 @@ def land_access_log(
     """Land the logs as visits, one folder per hour (UTC) of the requests; never fails on what a line holds.
 
     A rejected line lands in the hour of the nearest parsed line before it, or of the first one after it at the very
-    beginning; in a log without any parsed line, in the hour at which its first file was last changed. An hour that is landed
-    already is merged: what it holds stays, and of each line there are as many copies as the side has that has more of them.
+    beginning, also of a file that begins before the one before it ends; in a log without any parsed line, in the hour at which
+    its first file was last changed. Files overlap, and so does what is landed already: what is there stays, and of each line
+    there are as many copies as in that file, or hour, that has most of them.
     Landing the same lines again, in whatever files, leaves the same folders, untouched. An hour without requests inside a log
     is complete, and empty; a silence of more than `LONGEST_SILENCE` is a part of the log that is not here. Memory is bounded;
     while it runs, the log is on disk once more. `progress` counts bytes on disk; a line of more than a day after `now` (the
     clock's) is rejected. `before_landing` is told what was read when nothing is landed yet; what it raises refuses the log. One
     process at a time may land (`landing_alone`). Raises `NoAccessLogError` and `WeakKeyError`.
     """
-    given = list(paths)
+    files = access_log_files(paths)
     report = AccessLogReport()
     latest = (now or datetime.now(UTC)) + timedelta(days=1)
     with incoming(landing) as folder:
-        spill = _Spill(folder)
-        per_day = _spill_lines(given, read_access_log(given, key, progress, latest=latest), spill, report)
-        spill.flush()
-        report.quiet_hours = _quiet_hours(spill.hours)
-        report.hours = sorted({*spill.hours, *report.quiet_hours})
-        report.per_day = dict(sorted(per_day.items()))
+        gathered = Gathered(folder / "gathered")
+        _gather(files, lambda file, told: read_access_log([file], key, told, latest=latest), progress, gathered, report)
+        report.quiet_hours = _quiet_hours(gathered.hours)
+        report.hours = sorted({*gathered.hours, *report.quiet_hours})
+        report.per_day = dict(sorted(report.per_day.items()))
         before_landing(report)
         for hour in report.hours:
-            if _land(hour_folder(landing, hour), spill.file(hour), folder / PART):
+            if _land(hour_folder(landing, hour), gathered.file(hour), folder / PART):
                 report.changed_hours.append(hour)
     return report
 
@@ -153,23 +108,52 @@ def _quiet_hours(hours: Collection[datetime]) -> list[datetime]:
     return quiet
 
 
-def _spill_lines(
-    paths: list[Path | str], lines: Iterable[Visit | Rejected | Blank], spill: _Spill, report: AccessLogReport
-) -> Counter[date]:
-    """Read everything once, count it, and keep it by hour."""
+def _gather(
+    files: Sequence[Path],
+    read: Callable[[Path, Progress | None], Iterable[Visit | Rejected | Blank]],
+    progress: Progress | None,
+    gathered: Gathered,
+    report: AccessLogReport,
+) -> None:
+    """Read every file once, count it, and bring its lines together with those of the others."""
     current: datetime | None = None
-    per_day: Counter[date] = Counter()
+    timeless: list[Spill] = []
+    for number, file in enumerate(files):
+        spill = Spill(gathered.folder / f"file-{number}")
+        span = _spill_lines(read(file, _of_all(progress, files, number)), current, spill, report)
+        if span is None:
+            timeless.append(spill)
+            continue
+        # A file in which no line has a time goes with the one before, or with the first that has one.
+        _place(timeless, current or span[0], gathered)
+        gathered.take(spill)
+        timeless, current = [], span[1]
+    _place(timeless, current or _last_change(files[0]), gathered)
+
+
+def _place(timeless: Iterable[Spill], hour: datetime, gathered: Gathered) -> None:
+    for spill in timeless:
+        spill.adopt_early_lines(hour)
+        gathered.take(spill)
+
+
+def _spill_lines(
+    lines: Iterable[Visit | Rejected | Blank], before: datetime | None, spill: Spill, report: AccessLogReport
+) -> tuple[datetime, datetime] | None:
+    """Count a file's lines and keep them by hour; the hours of its first and last visit. `before`: of the file before."""
+    first: datetime | None = None
+    current: datetime | None = None
     for line in lines:
         report.lines += 1
         match line:
             case Visit(event_time, json_line):
-                hour = event_time.replace(minute=0, second=0, microsecond=0)
-                if current is None:
-                    spill.adopt_early_lines(hour)
-                current = hour
+                current = event_time.replace(minute=0, second=0, microsecond=0)
+                if first is None:
+                    first = current
+                    spill.adopt_early_lines(min(before or first, first))
                 report.visits += 1
-                per_day[event_time.date()] += 1
-                spill.add(hour, json_line)
+                report.per_day[event_time.date()] = report.per_day.get(event_time.date(), 0) + 1
+                spill.add(current, json_line)
             case Rejected():
                 report.rejected += 1
                 if len(report.dead_letters) < _LISTED_DEAD_LETTERS:
@@ -177,12 +161,18 @@ def _spill_lines(
                 spill.add(current, line.json_line)
             case Blank():
                 report.blank += 1
-    if current is None:
-        spill.adopt_early_lines(_last_change(paths))
-    return per_day
+    return (first, current) if first and current else None
 
 
-def _last_change(paths: list[Path | str]) -> datetime:
-    """Hour of the first file's last change: all that is known when no line has a time."""
-    changed = datetime.fromtimestamp(access_log_files(paths)[0].stat().st_mtime, UTC)
+def _of_all(progress: Progress | None, files: Sequence[Path], number: int) -> Progress | None:
+    """What a file's reading tells, as a part of all files."""
+    if progress is None:
+        return None
+    sizes = [file.stat().st_size for file in files]
+    return lambda done, _: progress(sum(sizes[:number]) + done, sum(sizes))
+
+
+def _last_change(file: Path) -> datetime:
+    """Hour of the file's last change: all that is known when no line has a time."""
+    changed = datetime.fromtimestamp(file.stat().st_mtime, UTC)
     return changed.replace(minute=0, second=0, microsecond=0)

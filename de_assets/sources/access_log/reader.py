@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from de_assets.sources.access_log.files import RawLine, access_log_files, raw_lines
-from de_assets.sources.access_log.grammar import Entry, UnparseableLine, parse_line
+from de_assets.sources.access_log.grammar import LogEntry, UnparseableLine, parse_line
 from de_assets.sources.access_log.visitors import pseudonyms, technical
 from de_assets.sources.landing import Progress, rejected_line
 
@@ -78,7 +78,7 @@ def _read(line: RawLine, pseudonym: Callable[[bytes], str], latest: datetime | N
     return Visit(entry.time, json.dumps(_record(entry, line.raw, pseudonym)).encode() + b"\n")
 
 
-def _record(entry: Entry, raw: bytes, pseudonym: Callable[[bytes], str]) -> dict[str, object]:
+def _record(entry: LogEntry, raw: bytes, pseudonym: Callable[[bytes], str]) -> dict[str, object]:
     """The visit of the landing contract."""
     client = technical(entry.agent)
     return {

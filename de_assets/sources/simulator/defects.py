@@ -16,7 +16,7 @@ from de_assets.sources.simulator.irregularities import Irregularities
 from de_assets.sources.simulator.population import HOT_GUEST, milliseconds, population
 from de_assets.sources.simulator.randomness import Int64s, generator
 from de_assets.sources.simulator.truth import SCHEMA, Defect, HourTruth
-from de_assets.sources.simulator.visits import HOUR_MS, VisitColumns
+from de_assets.sources.simulator.visits import HOUR_MS, SimulatedColumns
 from de_assets.sources.simulator.world import World
 
 MALFORMED = ("truncated_json", "invalid_utf8", "wrong_type", "not_json")
@@ -38,7 +38,7 @@ class Damage:
 class Delivery:
     """An hour as it arrives: rows of `columns` in `arrival` order (copies repeat a row), some of them damaged."""
 
-    columns: VisitColumns
+    columns: SimulatedColumns
     arrival: Int64s
     appearances: Int64s
     """By row: who shows, see `Population`."""
@@ -65,7 +65,7 @@ class _Picker:
         return np.sort(taken)
 
 
-def deliver(world: World, hour: datetime, visits: VisitColumns, irregularities: Irregularities) -> Delivery:
+def deliver(world: World, hour: datetime, visits: SimulatedColumns, irregularities: Irregularities) -> Delivery:
     """Inject the irregularities; `visits` are changed in place. The result depends on the arguments only."""
     rng = generator(world.seed, "defects", full_hour(hour).isoformat())
     picker = _Picker(len(visits), rng)
@@ -89,7 +89,7 @@ def deliver(world: World, hour: datetime, visits: VisitColumns, irregularities: 
 class _Book:
     """Keeps the truth by row and turns rows into positions at the end."""
 
-    def __init__(self, visits: VisitColumns) -> None:
+    def __init__(self, visits: SimulatedColumns) -> None:
         self._visits = visits
         self._entries: list[tuple[int | None, str, str, bool]] = []
 
@@ -123,7 +123,9 @@ class _Book:
         return HourTruth(hour, len(self._visits), len(arrival), table)
 
 
-def _delay(visits: VisitColumns, rows: Int64s, wanted: Irregularities, rng: np.random.Generator, book: _Book) -> None:
+def _delay(
+    visits: SimulatedColumns, rows: Int64s, wanted: Irregularities, rng: np.random.Generator, book: _Book
+) -> None:
     """Move events to an earlier hour; they keep their place in this one."""
     delays, weights = np.array(wanted.late_delays).T
     hours = rng.choice(delays.astype(np.int64), size=len(rows), p=weights / weights.sum())
@@ -164,20 +166,20 @@ def _displace(places: np.ndarray, rows: Int64s, rng: np.random.Generator, book: 
     book.note(Defect.OUT_OF_ORDER, pairs[:, 0], [str(n) for n in (pairs[:, 1] - pairs[:, 0]).tolist()])
 
 
-def _own(world: World, visits: VisitColumns, rows: Int64s, book: _Book) -> None:
+def _own(world: World, visits: SimulatedColumns, rows: Int64s, book: _Book) -> None:
     visits.persons[rows] = -1
     visits.guests[rows] = HOT_GUEST
     people = population(world)
     book.note(Defect.SKEWED, rows, [people.ids[people.first_guest + HOT_GUEST]] * len(rows))
 
 
-def _advance(visits: VisitColumns, rows: Int64s, rng: np.random.Generator, book: _Book) -> None:
+def _advance(visits: SimulatedColumns, rows: Int64s, rng: np.random.Generator, book: _Book) -> None:
     days = rng.integers(1, _DAYS_AHEAD, size=len(rows), endpoint=True)
     visits.event_ms[rows] += days * 24 * HOUR_MS
     book.note(Defect.FUTURE, rows, [str(ahead) for ahead in days.tolist()])
 
 
-def _further_fields(visits: VisitColumns, wanted: Irregularities) -> dict[str, npt.NDArray[np.bool_]]:
+def _further_fields(visits: SimulatedColumns, wanted: Irregularities) -> dict[str, npt.NDArray[np.bool_]]:
     """Fields that at least one visit carries. Comes before clocks are set ahead: producers follow the true time."""
     carriers = {change.field: visits.event_ms >= milliseconds(change.since) for change in wanted.schema_changes}
     return {name: rows for name, rows in carriers.items() if rows.any()}

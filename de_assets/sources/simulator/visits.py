@@ -28,7 +28,7 @@ _SHARE_PRIVATE = 1 / 7
 
 
 @dataclass
-class VisitColumns:
+class SimulatedColumns:
     """Equally long columns, ordered by event time. Whoever injects a defect may change them."""
 
     keys: UInt64s
@@ -53,7 +53,7 @@ class VisitColumns:
         return [f"{key:016x}" for key in self.keys[rows].tolist()]
 
 
-def draw_visits(world: World, hour: datetime, count: int, stream: str = "visits") -> VisitColumns:
+def draw_visits(world: World, hour: datetime, count: int, stream: str = "visits") -> SimulatedColumns:
     """Draw exactly `count` visits with event times in `[hour, hour + 1 h)`; each `stream` is traffic of its own."""
     start = full_hour(hour)
     rng = generator(world.seed, stream, start.isoformat())
@@ -66,7 +66,7 @@ def draw_visits(world: World, hour: datetime, count: int, stream: str = "visits"
     guests = (sessions % np.uint64(world.guests)).astype(np.int64)
     numbers = (np.uint64(milliseconds(start) // HOUR_MS % 2**32) << np.uint64(32)) + row.astype(np.uint64)
     traits = mixed(sessions)
-    return VisitColumns(
+    return SimulatedColumns(
         keys=mixed(numbers + salt(world.seed, stream)),
         event_ms=event_ms,
         persons=persons,

@@ -7,20 +7,18 @@ from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
+from de_assets.contracts.topics import UserChangeRecord
 from de_assets.transforms.error_management.stated_time import conceivable_time
+from de_resources.contract import Contract
 
 ERROR = "error"
 CLOCKS_DIFFER = timedelta(hours=1)
 """How far an application's clock may be ahead of the database's before its time is not believed."""
 _TRUNCATED = "t"
 _OPERATIONS = ("r", "c", "u", "d", _TRUNCATED)
-_ENVELOPE = (
-    "op STRING, before MAP<STRING, STRING>, after MAP<STRING, STRING>, "
-    "source STRUCT<table: STRING, commit_lsn: BIGINT, sequence: INT, commit_time: STRING, event_time: STRING, "
-    "unchanged: ARRAY<STRING>>, "
-    "_corrupt STRING"
-)
+_ENVELOPE = Contract.of(UserChangeRecord).struct_type().add("_corrupt", StringType())
 
 
 def parse_changes(

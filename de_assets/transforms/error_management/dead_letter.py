@@ -20,7 +20,7 @@ from de_resources.delta.observed_frame import MetadataByWindow, ObservedFrame
 from de_resources.engine.exact_histogram import histogram, observed_counts
 
 
-class Kind(StrEnum):
+class DeadLetterKind(StrEnum):
     """What becomes of a dead letter."""
 
     RETRIED = "retried"
@@ -31,7 +31,7 @@ class Kind(StrEnum):
     """Nothing more."""
 
 
-FINAL = (Kind.REPAIRED, Kind.DISCARDED)
+FINAL = (DeadLetterKind.REPAIRED, DeadLetterKind.DISCARDED)
 """After one of these a letter is closed."""
 
 REPAIR_OF, ATTEMPTS, DECISION, WHY = "repair_of", "attempts", "decision", "why"
@@ -66,7 +66,7 @@ def with_decisions(lines: DataFrame, decisions: DataFrame | None, *, window: str
     own = lines.withColumns({REPAIR_OF: nothing, ATTEMPTS: F.lit(0)})
     if decisions is None:
         return own.withColumns({DECISION: nothing, WHY: nothing})
-    repaired = decisions.where(F.col("kind") == Kind.REPAIRED).select(
+    repaired = decisions.where(F.col("kind") == DeadLetterKind.REPAIRED).select(
         F.col("raw").cast("binary").alias("payload"),
         "source_file",
         window,
@@ -93,13 +93,13 @@ def close(parsed: DataFrame, error: str) -> DataFrame:
 
 def status() -> Column:
     """Of a rejected line: `open`, `replayed` or `discarded`."""
-    replayed, discarded = F.col(DECISION) == Kind.REPAIRED, F.col(DECISION) == Kind.DISCARDED
+    replayed, discarded = F.col(DECISION) == DeadLetterKind.REPAIRED, F.col(DECISION) == DeadLetterKind.DISCARDED
     return F.when(replayed, REPLAYED).when(discarded, DISCARDED).otherwise(OPEN)
 
 
 def was_dead_lettered() -> Column:
     """Of a line that was understood: whether it came through a replay."""
-    return F.col(REPAIR_OF).isNotNull() | F.coalesce(F.col(DECISION) == Kind.RETRIED, F.lit(False))
+    return F.col(REPAIR_OF).isNotNull() | F.coalesce(F.col(DECISION) == DeadLetterKind.RETRIED, F.lit(False))
 
 
 def with_status_counts(letters: DataFrame, *, window: str, status: str) -> ObservedFrame:

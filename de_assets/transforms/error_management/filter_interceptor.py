@@ -38,7 +38,7 @@ _UNCOUNTED = {"filter/uncounted": f"more than {BINS:,} different outcomes cannot
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovedRows:
     """What one condition removed: rows for which it is the `first` in order that does not hold, rows that it `alone`
     removes, and rows of the input for which it is `unknown`, its value being null."""
 
@@ -53,7 +53,7 @@ class Interception:
 
     rows_in: int
     rows_kept: int
-    conditions: Mapping[str, Removed]
+    conditions: Mapping[str, RemovedRows]
 
     def metadata(self) -> dict[str, Any]:
         """For a materialisation: the numbers for programs, and a table for people."""
@@ -197,7 +197,7 @@ def _observed(judged: DataFrame, start: Column, names: Sequence[str]) -> tuple[D
 def _sum(accounts: Iterable[Interception], names: Sequence[str]) -> Interception:
     every = list(accounts)
     removed = {
-        name: Removed(
+        name: RemovedRows(
             *(sum(vars(each.conditions[name])[kind] for each in every) for kind in ("first", "alone", "unknown"))
         )
         for name in names
@@ -228,7 +228,7 @@ def _account(rows: Sequence[tuple[Sequence[int], int]], names: Sequence[str]) ->
         for name, digit in zip(names, digits, strict=True):
             unknown[name] += count * (digit == _UNKNOWN)
     total = sum(count for _, count in rows)
-    removed = {name: Removed(first[name], alone[name], unknown[name]) for name in names}
+    removed = {name: RemovedRows(first[name], alone[name], unknown[name]) for name in names}
     return Interception(total, total - sum(first.values()), removed)
 
 

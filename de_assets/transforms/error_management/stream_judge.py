@@ -64,7 +64,7 @@ class RecordRule:
 
 
 @dataclass(frozen=True)
-class Source:
+class JudgedSource:
     """What the state knows of one source: the last position that was judged, its mark, and totals by verdict."""
 
     position: int
@@ -73,21 +73,21 @@ class Source:
 
 
 @dataclass(frozen=True)
-class State:
+class JudgeState:
     """Where a stream has been judged to. `opened` and `watermark` are microseconds; `memory` has the keys."""
 
     memory: DataFrame
-    sources: Mapping[int, Source] = field(default_factory=dict)
+    sources: Mapping[int, JudgedSource] = field(default_factory=dict)
     opened: int | None = None
     watermark: int | None = None
 
     @classmethod
-    def of(cls, rows: DataFrame) -> State:
+    def of(cls, rows: DataFrame) -> JudgeState:
         """From the rows of the state: those of the sources, a handful, are fetched."""
         times = [F.unix_micros(name).alias(name) for name in _TIMES]
         found = rows.where("entry = 'source'").select("source", *_NUMBERS, *times).collect()
         sources = {
-            row["source"]: Source(
+            row["source"]: JudgedSource(
                 row["position"],
                 SourceProgress(row["tracked"], row["seen"], row["newest_tracked"], row["newest_seen"]),
                 {name: row[name] for name in ("records", *VERDICTS)},
@@ -130,7 +130,7 @@ class JudgedRecords:
     watermark: int | None
 
 
-def judge(records: DataFrame, extent: Extent, state: State, rule: RecordRule) -> JudgedRecords:
+def judge(records: DataFrame, extent: Extent, state: JudgeState, rule: RecordRule) -> JudgedRecords:
     """Judge the records, which come after the state's positions and are what `extent` was read from.
 
     Lazy, but for the watermark of the newest batch, which is computed at once.
@@ -163,7 +163,7 @@ def totals(judged: DataFrame, stream: Stream) -> dict[int, Counter[str]]:
 
 
 def next_state(
-    judged: JudgedRecords, state: State, rule: RecordRule, added: Mapping[int, Mapping[str, int]]
+    judged: JudgedRecords, state: JudgeState, rule: RecordRule, added: Mapping[int, Mapping[str, int]]
 ) -> DataFrame:
     """The rows of the state after the judged records: as many as there are sources, and keys within the window.
 
@@ -180,16 +180,16 @@ def next_state(
 
 
 def _row(
-    source: int, judged: JudgedRecords, state: State, added: Mapping[int, Mapping[str, int]]
+    source: int, judged: JudgedRecords, state: JudgeState, added: Mapping[int, Mapping[str, int]]
 ) -> dict[str, int | None]:
-    known = state.sources.get(source, Source(-1, SourceProgress(), {}))
+    known = state.sources.get(source, JudgedSource(-1, SourceProgress(), {}))
     position = judged.extent.positions.get(source, known.position)
     counts = {n: known.totals.get(n, 0) + added.get(source, {}).get(n, 0) for n in ("records", *VERDICTS)}
     times = {**asdict(judged.marks[source]), BATCH: judged.opened, WATERMARK: judged.watermark}
     return {"source": source, "position": position, **counts, **times}
 
 
-def _marks(extent: Extent, state: State, rule: RecordRule) -> dict[int, SourceProgress]:
+def _marks(extent: Extent, state: JudgeState, rule: RecordRule) -> dict[int, SourceProgress]:
     """The marks before the increment. A named source is waited for as if it had been seen in the first batch of all."""
     if state.opened is None:
         marks = {source: SourceProgress(newest_seen=extent.first) for source in rule.lateness.sources}

@@ -11,8 +11,9 @@ from secrets import token_hex
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from de_assets.contracts.topics import VisitRecord
 from de_assets.contracts.visits import VisitColumns
 from de_assets.transforms.error_management.stated_time import conceivable, stated_time
 from de_resources.contract import Contract
@@ -21,13 +22,18 @@ from de_resources.moments import INCONCEIVABLE
 REQUIRED = ("visit_id", "event_time", "user_id", "page")
 ERROR, ERROR_FIELD, ERROR_LINE, ERROR_FILE = "error", "error_field", "error_line", "error_file"
 
+
+def _texts(*names: str) -> StructType:
+    return StructType([StructField(name, StringType()) for name in names])
+
+
 # Times stay text here: the JSON reader turns an unreadable time into a null that looks like a missing one.
-_JSON = (
-    "visit_id STRING, event_time STRING, user_id STRING, keep_private BOOLEAN, page STRING, "
-    "context STRUCT<referral: STRING, ad_id: STRING, user: STRUCT<ip: STRING, login: STRING, connected_since: STRING>, "
-    "technical: STRUCT<browser: STRING, browser_version: STRING, network_type: STRING, device_type: STRING, "
-    "device_version: STRING, is_bot: BOOLEAN>>, "
-    "rejected STRUCT<raw: STRING, reason: STRING, line: BIGINT, file: STRING>, _end STRING, _corrupt STRING"
+_JSON = StructType(
+    [
+        *Contract.of(VisitRecord).struct_type(),
+        StructField("rejected", _texts("raw", "reason").add("line", LongType()).add("file", StringType())),
+        *_texts("_end", "_corrupt"),
+    ]
 )
 # The reader stops after one object, whatever follows it. What it has to find last is therefore put into the object's end; a
 # record cannot know it, and so cannot pretend that it is over.

@@ -30,7 +30,7 @@ class FeedUnavailable(PermanentError):
     def __init__(self, table: str, after: int, reason: str) -> None:
         self.table, self.after, self.reason = table, after, reason
         super().__init__(
-            f"The changes of `{table}` after version {after} cannot be read: {reason}. Compute what follows from them anew, "
+            f"The changes of `{table}` after version {after} cannot be read: {reason}. Compute what follows from them again, "
             "from the whole table."
         )
 
@@ -45,7 +45,7 @@ def changes(session: SparkSession, table: Table, log: TableLog, after: int) -> D
     if reason is not None:
         raise FeedUnavailable(table.name, after, reason)
     options = {"readChangeFeed": "true", "startingVersion": str(after + 1), "endingVersion": str(log.version)}
-    return session.read.format("delta").options(**options, **table.spark_options).load(table.uri)
+    return session.read.format("delta").options(**options).load(table.uri)
 
 
 def signed() -> Column:

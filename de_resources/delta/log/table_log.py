@@ -110,6 +110,10 @@ class TableLog:
         found: int | None = self.table.transaction_version(application)
         return found
 
+    def column_names(self) -> list[str]:
+        """The columns, as readers name them."""
+        return [field.name for field in self.table.schema().fields]
+
     def partition_columns(self) -> list[str]:
         """The table's physical partition columns."""
         columns: list[str] = self.table.metadata().partition_columns

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from de_resources.delta.table import CommitInfo
+from de_resources.engine.sessions import is_connect
 
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
@@ -25,16 +26,12 @@ def stamped(session: SparkSession, stamp: CommitInfo, **options: str) -> Iterato
     try:
         yield own
     finally:
-        if _is_connect(own):
+        if is_connect(own):
             own.client.release_session()
             own.client.close()
 
 
 def _beside(session: SparkSession) -> SparkSession:
     # Each of the two kinds of session has only one of these methods.
-    own: SparkSession = getattr(session, "cloneSession" if _is_connect(session) else "newSession")()
+    own: SparkSession = getattr(session, "cloneSession" if is_connect(session) else "newSession")()
     return own
-
-
-def _is_connect(session: SparkSession) -> bool:
-    return type(session).__module__.startswith("pyspark.sql.connect")

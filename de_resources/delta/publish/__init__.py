@@ -18,16 +18,20 @@ from de_resources.delta.publish.audits import (
     Rows,
     Within,
 )
+from de_resources.delta.publish.stream_writer import AuditedWindows
+from de_resources.delta.publish.windows import Windows
 from de_resources.delta.publish.writer import AuditedPublish
 
 __all__ = [
     "Audit",
     "AuditedPublish",
+    "AuditedWindows",
     "InputRows",
     "KeepsContract",
     "Measured",
     "NullShare",
     "ReconcilesWithInput",
     "Rows",
+    "Windows",
     "Within",
 ]

@@ -16,7 +16,7 @@ from typing import Any
 from de_resources.contract import Contract
 from de_resources.contract.rules import Rule
 from de_resources.delta.publish.staging import Key, StagedSlice
-from de_resources.delta.publish.verdicts import Finding, Judged, Reaction
+from de_resources.delta.publish.verdicts import AuditFinding, Judged, Reaction
 from de_resources.errors import PermanentError
 
 AUDITS = "audits"
@@ -80,17 +80,17 @@ class Audit:
         """SQL aggregates that the audit needs."""
         return {}
 
-    def before(self, subject: Subject) -> Finding | None:  # noqa: ARG002 - for subclasses
+    def before(self, subject: Subject) -> AuditFinding | None:  # noqa: ARG002 - for subclasses
         """Judge the inputs, before anything is computed."""
         return None
 
-    def after(self, subject: Subject) -> Finding | None:  # noqa: ARG002 - for subclasses
+    def after(self, subject: Subject) -> AuditFinding | None:  # noqa: ARG002 - for subclasses
         """Judge what is staged, before anything is shown."""
         return None
 
-    def finding(self, passed: bool, said: str, **figures: float | int) -> Finding:
+    def finding(self, passed: bool, said: str, **figures: float | int) -> AuditFinding:
         """What the audit says."""
-        return Finding(self.name, passed, said, self.reaction, figures)
+        return AuditFinding(self.name, passed, said, self.reaction, figures)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ class InputRows(Audit):
         """With the input's name."""
         return f"input {self.table}"
 
-    def before(self, subject: Subject) -> Finding:
+    def before(self, subject: Subject) -> AuditFinding:
         """By the input's log."""
         rows = subject.inputs.get(self.table)
         if rows is None:
@@ -126,7 +126,7 @@ class Rows(Audit):
         """In verdicts."""
         return "rows"
 
-    def after(self, subject: Subject) -> Finding:
+    def after(self, subject: Subject) -> AuditFinding:
         """By the files' statistics."""
         return _volume(self, subject.staged.rows, self.at_least, self.ratio, subject.last)
 
@@ -153,7 +153,7 @@ class KeepsContract(Audit):
             raise PermanentError(f"The contract `{contract.name}` has no rule {', '.join(sorted(unknown))}.")
         return tuple(r for r in contract.rules if not self.only or r.name in self.only)
 
-    def after(self, subject: Subject) -> Finding:
+    def after(self, subject: Subject) -> AuditFinding:
         """By what the write counted."""
         counted = subject.violations or {}
         broken = {r.name: counted[r.name] for r in self.rules(subject.contract) if counted.get(r.name)}
@@ -180,7 +180,7 @@ class NullShare(Audit):
         """With the column."""
         return f"nulls of {self.column}"
 
-    def after(self, subject: Subject) -> Finding:
+    def after(self, subject: Subject) -> AuditFinding:
         """By the files' statistics."""
         rows, nulls = subject.staged.rows, subject.staged.nulls(self.column)
         if nulls is None:
@@ -203,7 +203,7 @@ class Within(Audit):
         """With the column."""
         return f"range of {self.column}"
 
-    def after(self, subject: Subject) -> Finding:
+    def after(self, subject: Subject) -> AuditFinding:
         """By the files' statistics. The values of personal columns are not told."""
         bounds = subject.staged.bounds(self.column)
         if bounds is None:
@@ -234,7 +234,7 @@ class Measured(Audit):
         """The aggregate."""
         return {self.what: self.sql}
 
-    def after(self, subject: Subject) -> Finding:
+    def after(self, subject: Subject) -> AuditFinding:
         """By what the write measured. An aggregate without a value (of no row, or not a number) passes only without rows."""
         value = (subject.measured or {}).get(self.what)
         if value is None or value != value:
@@ -264,7 +264,7 @@ class ReconcilesWithInput(Audit):
         """The aggregate."""
         return {self.name: self.sql}
 
-    def after(self, subject: Subject) -> Finding:
+    def after(self, subject: Subject) -> AuditFinding:
         """By what the write measured and the input's log says."""
         counted, rows = (subject.measured or {}).get(self.name) or 0, subject.inputs.get(self.table)
         if rows is None:
@@ -294,7 +294,9 @@ def audits_of(asset: str, metadata: Mapping[str, Any], contract: Contract | None
     return tuple(found)
 
 
-def _volume(audit: Audit, rows: int, at_least: int, ratio: tuple[float, float] | None, last: Judged | None) -> Finding:
+def _volume(
+    audit: Audit, rows: int, at_least: int, ratio: tuple[float, float] | None, last: Judged | None
+) -> AuditFinding:
     said, passed = f"{rows:,} rows, at least {at_least:,} are accepted", rows >= at_least
     before = last.figures.get(f"{audit.name}/rows") if last else None
     if ratio and before:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from de_resources.delta.log import TableLog
+from de_resources.delta.publish.live_files import staged_as_of
 from de_resources.delta.publish.publication import By, Publication, Shown, publications, publish, published_now
-from de_resources.delta.publish.records import records
-from de_resources.delta.publish.staging import WHOLE, Key, keys_of, staged_slices, staging_of
+from de_resources.delta.publish.records import accept, newest_verdicts, records
+from de_resources.delta.publish.staging import STAGES, WHOLE, Key, keys_of, staging_of
 from de_resources.delta.publish.verdicts import Judged
-from de_resources.delta.publish.writer import STAGES
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import CommitInfo, Table, TableMissing
 from de_resources.delta.write.lock import commit_lock
@@ -87,7 +87,9 @@ def publish_held(table: Table, slice_: Slice | None, stamp: CommitInfo, *, reaso
         if found.judged is None or found.staged is None:
             why = found.told() if found.judged is None else "an audit of the input let nothing be computed"
             raise NothingStaged(table.name, _text(key), why)
-        return _show(table, slice_, key, found.judged, stamp, reason, "person"), found.judged
+        shown = _show(table, slice_, key, found.judged, stamp, reason, "person")
+        accept(table, _text(key), found.staged)
+        return shown, found.judged
 
 
 def roll_back(
@@ -127,7 +129,7 @@ def _show(
     table: Table, slice_: Slice | None, key: Key, judged: Judged, stamp: CommitInfo, reason: str, by: By
 ) -> Shown:
     assert judged.staged is not None  # noqa: S101 - only what is staged gets here
-    slices = staged_slices(table, judged.staged, slice_)
+    slices = staged_as_of(table, judged.staged, slice_)
     return publish(table, slice_, slices, {key: judged}, stamp, by=by, reason=reason)
 
 
@@ -139,6 +141,9 @@ def _newest(table: Table) -> Iterator[Waiting]:
     for commit in log.commits(HISTORY) if log else ():
         for key in commit.stamp.get(STAGES, ()):
             newest.setdefault(key, Waiting(key, commit.version, judged.get((key, commit.version))))
+    # The commits of a stream do not say which windows they stage; the verdicts on these do.
+    for key, version in newest_verdicts(table, held=True).items() if log else ():
+        newest[key] = Waiting(key, version, judged[key, version])
     yield from sorted(newest.values(), key=lambda found: found.key)
 
 

@@ -190,10 +190,10 @@ def require_publishable(table: Table, log: TableLog) -> None:
         raise CannotPublish(table.name, "it maps the names of its columns")
 
 
-def require_by_slice(table: Table, log: TableLog, slice_: Slice | None) -> None:
+def require_stored_by(table: Table, log: TableLog, columns: Sequence[str]) -> None:
     """Raise `NotBySlice` where no file belongs to one key."""
-    if slice_ is not None and not set(slice_.columns) <= set(log.partition_columns()):
-        raise NotBySlice(table.name, slice_.columns)
+    if not set(columns) <= set(log.partition_columns()):
+        raise NotBySlice(table.name, columns)
 
 
 def _require_constraints(table: Table, log: TableLog, verdicts: Mapping[Key, Judged]) -> None:

@@ -31,6 +31,8 @@ AUDIT = "_audit"
 PASSED, REJECTED = "passed", "rejected"
 WHOLE = "all"
 """What stands for the key of a table without partitions, in the log."""
+STAGES = "stages"
+"""The name under which a commit of the staged table says which keys it stages; those of a stream do not say it."""
 
 Key = str | None
 """A partition key; None for a table without partitions."""

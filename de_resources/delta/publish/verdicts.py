@@ -13,7 +13,7 @@ Reaction = Literal["fail", "dispatch", "annotate"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """What one audit says about one key: `said` is a sentence for people without any row's values, `figures` are behind it."""
 
     audit: str
@@ -35,7 +35,7 @@ class Judged:
     staged: int | None
     rows: int
     rejected: int
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
     violations: int = 0
     """How many rules the rows break that can be published, counted row by row."""
 
@@ -63,7 +63,7 @@ class Judged:
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Judged:
         """From the stamp of a commit."""
-        return cls(**{**told, "findings": tuple(Finding(**finding) for finding in told["findings"])})
+        return cls(**{**told, "findings": tuple(AuditFinding(**finding) for finding in told["findings"])})
 
 
 def keyed_texts(by_key: Mapping[Key, Judged]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def from_texts(told: Mapping[str, Any]) -> dict[str, Judged]:
     return {key: Judged.from_json(each) for key, each in told.items()}
 
 
-def markdown(findings: Iterable[Finding]) -> str:
+def markdown(findings: Iterable[AuditFinding]) -> str:
     """The findings as a table for people."""
     rows: Sequence[str] = [
         f"| {f.audit} | {'passed' if f.passed else f.reaction} | {f.said.replace('|', '¦')} |" for f in findings

@@ -5,43 +5,38 @@ Each partition key is judged and shown by itself: of a range, the good days are 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import dagster as dg
 from dagster_delta import WriteMode
-from pyspark.sql import Column, Observation
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from de_resources.contract import ROWS
 from de_resources.delta.log.table_log import Commit
-from de_resources.delta.publish.audits import Audit, KeepsContract, Subject, audits_of
+from de_resources.delta.publish.audits import Audit, audits_of
+from de_resources.delta.publish.judging import Judging, Staged, counters, sorted_out
 from de_resources.delta.publish.publication import (
     FACT,
     Shown,
-    last_before,
     publish,
-    require_by_slice,
     require_publishable,
+    require_stored_by,
 )
 from de_resources.delta.publish.records import record, records
 from de_resources.delta.publish.staging import (
     AUDIT,
-    PASSED,
-    REJECTED,
+    STAGES,
     WHOLE,
     Key,
-    StagedSlice,
-    input_rows,
     keys_of,
     staged_slices,
     staging_of,
 )
-from de_resources.delta.publish.verdicts import Finding, Judged, from_texts, markdown
+from de_resources.delta.publish.verdicts import Judged, from_texts, markdown
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Table, TableMissing, Written
 from de_resources.delta.write.frames import match_schema
@@ -50,7 +45,6 @@ from de_resources.delta.write.request import WriteRequest
 from de_resources.delta.write.writer import Write, Writer
 from de_resources.engine.errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError
-from de_resources.sql.balanced import balanced
 
 STATE, STAGED_VERSION, VERDICT, FINDINGS = (
     "publication/state",
@@ -61,8 +55,6 @@ STATE, STAGED_VERSION, VERDICT, FINDINGS = (
 PUBLISHED, HELD = "published", "held"
 STAGED_FOR = "staged_for"
 """The name under which it says for which run, or chain of automatic retries: a retry judges what is staged already."""
-STAGES = "stages"
-"""The name under which a commit of the staged table says which keys it stages."""
 
 
 class NotAudited(PermanentError):
@@ -81,8 +73,8 @@ class AuditedPublish(Writer):
 
     A slice that an audit holds stays staged; readers see what they saw. The step succeeds in either case: the
     materialisation says what became of each key (`publication/state`), and `publication_check` stops what is downstream.
-    A rerun stages and judges anew. A retry stages nothing again: it judges what an earlier attempt had staged, and publishes it
-    unless that is done.
+    A rerun stages and judges again. A retry stages nothing again: it judges what an earlier attempt had staged, and
+    publishes it unless that is done.
     """
 
     def write(self, request: WriteRequest, proceed: Write) -> Written:
@@ -94,11 +86,11 @@ class AuditedPublish(Writer):
         started = time.monotonic()
         _require_plain(request)
         audits = audits_of(request.stamp.writer, request.metadata, request.table.contract)
-        request = _ready(request)
+        request = publishable(request, request.slice.columns if request.slice else ())
         repeated = _published_by_an_earlier_attempt(request)
         if repeated is not None:
             return repeated
-        judging = _Judging.of(request, audits)
+        judging = Judging.of(request, audits)
         refused = judging.before()
         if set(refused) == set(keys_of(request.slice)):
             return _written(request, None, refused, None, started)
@@ -121,16 +113,6 @@ class AuditedPublish(Writer):
         return _written(request, staged, {**refused, **verdicts}, shown, started)
 
 
-@dataclass(frozen=True)
-class _Staged:
-    """What was staged, with what the write counted; the counters are None where the engine did not tell."""
-
-    written: Written
-    slices: Mapping[Key, StagedSlice]
-    slice: Slice | None
-    counted: Mapping[str, Any] | None
-
-
 def _require_plain(request: WriteRequest) -> None:
     unfit = {
         f"the mode `{request.mode.value}`": request.mode != WriteMode.overwrite,
@@ -144,8 +126,11 @@ def _require_plain(request: WriteRequest) -> None:
             raise NotAudited(request.table.name, what)
 
 
-def _ready(request: WriteRequest) -> WriteRequest:
-    """The request with a frame of the declared columns, for a table that is there and can be published in."""
+def publishable(request: WriteRequest, by: Sequence[str]) -> WriteRequest:
+    """The request with a frame of the declared columns, for a table that is there and in which slices of `by` can be shown.
+
+    Raises `NotAudited`, `SchemaMismatch`, `TableMissing`, `CannotPublish` and `NotBySlice`.
+    """
     table, frame = request.table, request.frame
     if AUDIT in frame.columns:
         raise NotAudited(table.name, f"a column `{AUDIT}`")
@@ -158,11 +143,11 @@ def _ready(request: WriteRequest) -> WriteRequest:
     if log is None:
         raise TableMissing(table.name)
     require_publishable(table, log)
-    require_by_slice(table, log, request.slice)
+    require_stored_by(table, log, by)
     return replace(request, frame=match_schema(frame, table.name, table.read(request.session).schema))
 
 
-def _stage(request: WriteRequest, audits: Sequence[Audit], keys: Sequence[Key], proceed: Write) -> _Staged:
+def _stage(request: WriteRequest, audits: Sequence[Audit], keys: Sequence[Key], proceed: Write) -> Staged:
     """Write the slice of these keys where no reader looks, and count on the way."""
     log = request.table.log()
     staging = staging_of(request.table, log.partition_columns() if log else None)
@@ -172,7 +157,7 @@ def _stage(request: WriteRequest, audits: Sequence[Audit], keys: Sequence[Key], 
         slice_ = Slice(tuple(by_key.values()), by_key)
         frame = frame.where(F.expr(slice_.predicate(frame.schema)))
     observation = Observation(f"audit_{uuid4().hex}")
-    counted = frame.withColumn(AUDIT, _sorted_out(request, audits)).observe(observation, *_counters(request, audits))
+    counted = frame.withColumn(AUDIT, sorted_out(request, audits)).observe(observation, *counters(request, audits))
     attempt = replace(
         request.stamp,
         table=f"{request.table.name}/{AUDIT}",
@@ -184,7 +169,7 @@ def _stage(request: WriteRequest, audits: Sequence[Audit], keys: Sequence[Key], 
     if written is None:
         written = proceed(replace(request, table=staging, frame=counted, slice=slice_, stamp=attempt))
     slices = staged_slices(request.table, written.version, slice_)
-    return _Staged(written, slices, slice_, _observed(observation) if written.rows is not None else None)
+    return Staged(written, slices, slice_, _observed(observation) if written.rows is not None else None)
 
 
 def _texts(keys: Sequence[Key]) -> list[str]:
@@ -212,119 +197,6 @@ def _observed(observation: Observation) -> Mapping[str, Any] | None:
         return dict(observation.get)
     except ENGINE_ERRORS:
         return None
-
-
-def _sorted_out(request: WriteRequest, audits: Sequence[Audit]) -> Column:
-    contract = request.table.contract
-    rules = [r for a in audits if isinstance(a, KeepsContract) and a.reaction == "dispatch" for r in a.rules(contract)]
-    if not rules:
-        return F.lit(PASSED)
-    violated = balanced(Column.__or__, (F.expr(r.violated) for r in rules))
-    return F.when(violated, F.lit(REJECTED)).otherwise(F.lit(PASSED))
-
-
-def _counters(request: WriteRequest, audits: Sequence[Audit]) -> list[Column]:
-    """Rows, violations of each rule, and what the audits measure; `measure N` is the N-th of them."""
-    rules = request.table.contract.rules if request.table.contract else ()
-    return [
-        F.count(F.lit(1)).alias(ROWS),
-        *(F.count(F.when(F.expr(r.violated), 1)).alias(r.name) for r in rules),
-        *(F.expr(sql).alias(f"measure {n}") for n, sql in enumerate(_measures(audits).values())),
-    ]
-
-
-def _measures(audits: Sequence[Audit]) -> dict[str, str]:
-    return {name: sql for audit in audits for name, sql in audit.measures().items()}
-
-
-@dataclass(frozen=True)
-class _Judging:
-    """The audits of one run, with what they compare with."""
-
-    request: WriteRequest
-    audits: Sequence[Audit]
-    inputs: Mapping[str, Mapping[Key, int] | None]
-    last: Mapping[Key, Judged]
-    first: dict[Key, tuple[Finding, ...]]
-
-    @classmethod
-    def of(cls, request: WriteRequest, audits: Sequence[Audit]) -> _Judging:
-        compared = any(audit.compares for audit in audits)
-        last = last_before(request.table.log(), keys_of(request.slice)) if compared else {}
-        return cls(request, audits, input_rows(request.inputs, request.slice), last, {})
-
-    def before(self) -> dict[Key, Judged]:
-        """The keys of which nothing is to be computed, with the verdict."""
-        for key in keys_of(self.request.slice):
-            subject = Subject(key, self.request.table.contract, self._inputs(key, self.inputs), last=self.last.get(key))
-            self.first[key] = tuple(f for a in self.audits if (f := a.before(subject)) is not None)
-        judged = {key: Judged(None, 0, 0, findings) for key, findings in self.first.items()}
-        return {key: verdict for key, verdict in judged.items() if verdict.held}
-
-    def after(self, staged: _Staged) -> dict[Key, Judged]:
-        """The verdict on each staged key."""
-        inputs = self._unchanged_inputs()
-        counted = self._counted(staged)
-        return {key: self._judge(key, staged, counted[key], inputs) for key in staged.slices}
-
-    def _judge(
-        self,
-        key: Key,
-        staged: _Staged,
-        counted: Mapping[str, Any],
-        inputs: Mapping[str, Mapping[Key, int] | None],
-    ) -> Judged:
-        contract = self.request.table.contract
-        violations = {r.name: int(counted.get(r.name) or 0) for r in (contract.rules if contract else ())}
-        measured = {name: _number(counted.get(f"measure {n}")) for n, name in enumerate(_measures(self.audits))}
-        own = staged.slices[key]
-        subject = Subject(key, contract, self._inputs(key, inputs), own, violations, measured, self.last.get(key))
-        findings = tuple(f for a in self.audits if (f := a.after(subject)) is not None)
-        dispatched = {
-            r.name
-            for a in self.audits
-            if isinstance(a, KeepsContract) and a.reaction == "dispatch"
-            for r in a.rules(contract)
-        }
-        left = sum(1 for name, n in violations.items() if n and name not in dispatched)
-        return Judged(staged.written.version, own.rows, own.rejected, self.first[key] + findings, left)
-
-    def _counted(self, staged: _Staged) -> dict[Key, Mapping[str, Any]]:
-        """The figures of each key: those of the write, or where these are totals that do not answer, of one grouped query."""
-        keys = list(staged.slices)
-        rules = [r.name for r in (self.request.table.contract.rules if self.request.table.contract else ())]
-        if staged.counted is not None:
-            clean = not any(staged.counted.get(rule) for rule in rules)
-            if len(keys) == 1 or (clean and not _measures(self.audits)):
-                return dict.fromkeys(keys, staged.counted)
-        return self._asked(staged)
-
-    def _asked(self, staged: _Staged) -> dict[Key, Mapping[str, Any]]:
-        rows = staging_of(self.request.table).read(self.request.session, staged.written.version)
-        key = F.lit(WHOLE)
-        if staged.slice is not None:
-            rows = rows.where(F.expr(staged.slice.predicate(rows.schema)))
-            own = (F.when(F.expr(staged.slice.key_predicate(k, rows.schema)), k) for k in staged.slice.keys)
-            key = F.coalesce(*own)
-        grouped = rows.groupBy(key.alias("key of the row")).agg(*_counters(self.request, self.audits)).collect()
-        found = {row[0]: row.asDict() for row in grouped}
-        return {key: found.get(WHOLE if key is None else key, {}) for key in staged.slices}
-
-    def _unchanged_inputs(self) -> Mapping[str, Mapping[Key, int] | None]:
-        """Rows of the inputs; None where they changed while the frame was computed, for nobody knows which it has seen."""
-        now = input_rows(self.request.inputs, self.request.slice)
-        return {name: rows if rows == now.get(name) else None for name, rows in self.inputs.items()}
-
-    @staticmethod
-    def _inputs(key: Key, inputs: Mapping[str, Mapping[Key, int] | None]) -> dict[str, int | None]:
-        return {name: None if rows is None else rows.get(key) for name, rows in inputs.items()}
-
-
-def _number(value: Any) -> float | int | None:
-    """A measured figure; one that is not finite has no value, for neither a log nor the UI has a place for it."""
-    if value is None or isinstance(value, int):
-        return value
-    return float(value) if math.isfinite(value) else None
 
 
 def _require_newest(table: Table, version: int, keys: Sequence[Key]) -> None:
@@ -361,7 +233,7 @@ def _published_by_an_earlier_attempt(request: WriteRequest) -> Written | None:
 
 
 def _written(
-    request: WriteRequest, staged: _Staged | None, verdicts: Mapping[Key, Judged], shown: Shown | None, started: float
+    request: WriteRequest, staged: Staged | None, verdicts: Mapping[Key, Judged], shown: Shown | None, started: float
 ) -> Written:
     log = request.table.log()
     version = shown.version if shown else log.version if log else 0

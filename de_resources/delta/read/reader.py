@@ -41,7 +41,7 @@ class NotAReader(PermanentError):
 class Reader:
     """One layer around a read. Each stage does nothing by itself; a subclass overrides those that it needs.
 
-    It is made anew for each read, without arguments: its settings are in `request.metadata` and `request.input`.
+    It is made again for each read, without arguments: its settings are in `request.metadata` and `request.input`.
     """
 
     def prepare(self, request: ReadRequest) -> ReadRequest:

@@ -20,23 +20,38 @@ from de_resources.sql.identifiers import identifier, type_text
 
 # Rows, and violations per rule; None where the engine did not tell.
 Counters = tuple[int | None, dict[str, int] | None]
-_OUTSIDE = "DE_ROW_OUTSIDE_SLICE"
+OUTSIDE = "DE_ROW_OUTSIDE_SLICE"
+"""How a guard says that a row is not of the run's slice."""
+STORED_OUTSIDE = "DE_ROW_STORED_OUTSIDE_SLICE"
+"""How it says that its stored form would not be."""
 
 
 class SchemaMismatch(PermanentError):
     """A frame whose columns are not those that the table, or its contract, declares."""
 
     def __init__(
-        self, table: str, missing: Sequence[str], unexpected: Sequence[str], mistyped: Mapping[str, tuple[str, str]]
+        self,
+        table: str,
+        missing: Sequence[str],
+        unexpected: Sequence[str],
+        mistyped: Mapping[str, tuple[str, str]],
+        readers: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.table, self.missing, self.unexpected, self.mistyped = table, missing, unexpected, mistyped
+        self.readers = {column: tuple(names) for column, names in (readers or {}).items() if names}
         parts = [f"missing: {', '.join(missing)}"] if missing else []
         parts += [f"unexpected: {', '.join(unexpected)}"] if unexpected else []
         parts += [f"`{c}` is {got}, declared {wanted}" for c, (got, wanted) in mistyped.items()]
+        who = "; ".join(f"`{column}`: {', '.join(names)}" for column, names in self.readers.items())
         super().__init__(
             f"The frame for `{table}` does not have the declared columns ({'; '.join(parts)}). Nothing was written. "
-            "Change the transform, or the contract; a table that may gain columns says so by `schema_mode`: `merge`."
+            + (f"Who reads what it lacks: {who}. " if who else "")
+            + "Change the transform, or the contract; a table that may gain columns says so by `schema_mode`: `merge`."
         )
+
+    def read_by(self, readers: Mapping[str, Sequence[str]]) -> SchemaMismatch:
+        """The same, with the names of those who read the columns."""
+        return SchemaMismatch(self.table, self.missing, self.unexpected, self.mistyped, readers)
 
 
 class RowsOutsideSlice(PermanentError):
@@ -47,6 +62,18 @@ class RowsOutsideSlice(PermanentError):
         super().__init__(
             f"The frame for `{table}` holds rows outside the partition {slice_}: {', '.join(columns)} = "
             f"{'; '.join(values)}. Nothing was written. Filter the frame to the partition, or fix the partition column."
+        )
+
+
+class StoredElsewhere(PermanentError):
+    """A writer that stores rows so that they are of another partition than they were."""
+
+    def __init__(self, table: str, slice_: str, columns: Sequence[str]) -> None:
+        self.table, self.slice, self.columns = table, slice_, columns
+        super().__init__(
+            f"The writer of `{table}` stores rows of {slice_} with other values of {', '.join(columns)}, by which "
+            "partitions are told apart. Nothing was written. Let it leave these columns as they are, or partition the "
+            "table by others."
         )
 
 
@@ -69,7 +96,7 @@ def match_schema(frame: DataFrame, table: str, declared: StructType, *, allow_ne
     return frame.select(*(F.col(identifier(c)) for c in [*wanted, *new]))
 
 
-def guard(frame: DataFrame, slice_: Slice | None) -> DataFrame:
+def guard(frame: DataFrame, slice_: Slice | None, says: str = OUTSIDE) -> DataFrame:
     """Let the write fail at the first row outside the slice.
 
     The check is a projection of the partition column and not a filter: a filter may be pushed below the frame's own
@@ -79,7 +106,7 @@ def guard(frame: DataFrame, slice_: Slice | None) -> DataFrame:
         return frame
     column = slice_.columns[0]
     inside = F.coalesce(F.expr(slice_.predicate(frame.schema)), F.lit(False))
-    checked = F.when(inside, F.col(identifier(column))).otherwise(F.raise_error(F.lit(_OUTSIDE)))
+    checked = F.when(inside, F.col(identifier(column))).otherwise(F.raise_error(F.lit(says)))
     return frame.withColumn(column, checked)
 
 
@@ -87,9 +114,14 @@ def outside_slice(error: Exception) -> bool:
     """Whether a failed write failed because of the guard, or of Delta's own `replaceWhere` check."""
     return any(
         said.condition == "DELTA_REPLACE_WHERE_MISMATCH"
-        or (said.condition == "USER_RAISED_EXCEPTION" and _OUTSIDE in said.message)
+        or (said.condition == "USER_RAISED_EXCEPTION" and OUTSIDE in said.message)
         for said in causes(error)
     )
+
+
+def stored_outside_slice(error: Exception) -> bool:
+    """Whether a failed write failed because a row's stored form is of another slice than the row."""
+    return any(said.condition == "USER_RAISED_EXCEPTION" and STORED_OUTSIDE in said.message for said in causes(error))
 
 
 def offending(frame: DataFrame, slice_: Slice, hidden: frozenset[str], limit: int = 5) -> list[str]:

@@ -29,7 +29,7 @@ _PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
-class Room:
+class DiskUsage:
     """Bytes of the attempt's own files that were removed, of what readers see, of all else in the folder, and free ones."""
 
     removed: int
@@ -41,7 +41,7 @@ class Room:
 class DiskFull(PermanentError):
     """A write for which the disk, or the quota on it, has no room."""
 
-    def __init__(self, table: str, folder: Path, reason: str, room: Room) -> None:
+    def __init__(self, table: str, folder: Path, reason: str, room: DiskUsage) -> None:
         self.table, self.folder, self.reason, self.room = table, folder, reason, room
         super().__init__(
             f"There is no room to write `{table}` ({reason}). Nothing was committed, readers see what was there. "
@@ -80,7 +80,7 @@ def disk_full(error: Exception, table: Table, since: float) -> DiskFull | None:
     files = Folder.of(log).data
     live = sum(files[path].bytes for path in files_of(log, log.version) & files.keys())
     other = sum(file.bytes for file in files.values()) - live
-    return DiskFull(table.name, folder, reason[0], Room(removed, live, other, shutil.disk_usage(folder).free))
+    return DiskFull(table.name, folder, reason[0], DiskUsage(removed, live, other, shutil.disk_usage(folder).free))
 
 
 def _removed(table: Table, folder: Path, since: float) -> int:

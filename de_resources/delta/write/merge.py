@@ -27,6 +27,7 @@ from de_resources.delta.write import frames
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.key_elsewhere import require_nowhere_else, told
 from de_resources.delta.write.refusals import explained
+from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm, is_kept, kept_with
 from de_resources.errors import PermanentError
 from de_resources.sql.balanced import balanced
 from de_resources.sql.identifiers import identifier
@@ -120,6 +121,7 @@ def merge(
     slice_: Slice | None,
     evolve: bool = False,
     ground: BaseState | None = None,
+    form: StoredForm = AS_IT_IS,
 ) -> Written:
     """Bring the slice up to date with the frame, in one commit, or none where nothing changed.
 
@@ -127,7 +129,7 @@ def merge(
     the run does not own, `KeyElsewhere` for new rows whose key is in a partition that the run does not own,
     `IncomparableColumn` for a map, `UnmergeableLayout` for a partition column that MERGE does not find.
     A rerun finds nothing to change and commits nothing. `evolve` lets the table gain columns. `ground` takes the place
-    of the table's present rows.
+    of the table's present rows. Rows are compared as they were meant, and stored in the `form` of the table.
     """
     _require_columns(rule, frame.columns, table.name)
     _require_comparable(frame.schema, table.name)
@@ -141,14 +143,15 @@ def merge(
     present = ground.rows if ground else table.read(session)
     with explained(table, frame, slice_):
         # The optimizer runs a small local frame here, and with it the guard.
-        changes = compared(source, _target(present, slice_, frame.schema), rule).persist()
+        changes = compared(source, _target(table, present, slice_, frame.schema, rule, form), rule).persist()
     try:
         with explained(table, frame, slice_):
             # The one pass over source and target; the result stays cached for the MERGE.
             counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
         _refuse(changes, counts, table, rule)
         if any(counts.get(kind) for kind in _NEW):
-            require_nowhere_else(changes.where(F.col(CHANGE).isin(*_NEW)), present, table, rule.key, slice_)
+            new = changes.where(F.col(CHANGE).isin(*_NEW))
+            require_nowhere_else(new, form.decoded(present, table.name, rule.key), table, rule.key, slice_)
         # The engine drops the branches of an empty source from its plan, and the observation with them.
         empty = set(counts) <= set(_NOT_IN_SOURCE)
         rows, violations = frames.nothing_observed(table.contract) if empty else frames.observed(observation)
@@ -162,8 +165,8 @@ def merge(
                 version, None, rows, violations, time.monotonic() - started, skipped="nothing changed", changes=counts
             )
         crash_point("before_commit", table.name)
-        statement = _statement(table, changes, rule, slice_, evolve)
-        _apply(session, table, statement, changes.where(F.col(CHANGE).isin(*_APPLIED)), stamp)
+        applied = form.encoded(changes.where(F.col(CHANGE).isin(*_APPLIED)), table.name, slice_)
+        _apply(session, table, _statement(table, applied, rule, slice_, evolve, form), applied, stamp, slice_)
     finally:
         changes.unpersist()
     crash_point("after_commit", table.name)
@@ -174,8 +177,10 @@ def merge(
     return Written(commit.version, commit, rows, violations, time.monotonic() - started, changes=counts)
 
 
-def _apply(session: SparkSession, table: Table, statement: str, changes: DataFrame, stamp: CommitInfo) -> None:
-    with explained(table, changes), _user_metadata(session, stamp.text()):
+def _apply(
+    session: SparkSession, table: Table, statement: str, changes: DataFrame, stamp: CommitInfo, slice_: Slice | None
+) -> None:
+    with explained(table, changes, slice_), _user_metadata(session, stamp.text()):
         session.sql(statement, changes=changes)
 
 
@@ -213,10 +218,12 @@ def _incomparable(type_: DataType) -> bool:
     return isinstance(type_, MapType | VariantType)
 
 
-def _target(target: DataFrame, slice_: Slice | None, schema: StructType) -> DataFrame:
+def _target(
+    table: Table, present: DataFrame, slice_: Slice | None, schema: StructType, rule: MergeRule, form: StoredForm
+) -> DataFrame:
     """The slice as it is. Columns that the table is about to gain are null in it."""
-    if slice_ is not None:
-        target = target.where(F.expr(slice_.predicate(target.schema)))
+    mine = present if slice_ is None else present.where(F.expr(slice_.predicate(present.schema)))
+    target = form.decoded(mine, table.name, rule.key)
     gained = {f.name: F.lit(None).cast(f.dataType) for f in schema if f.name not in target.columns}
     return target.withColumns(gained) if gained else target
 
@@ -231,7 +238,7 @@ def compared(source: DataFrame, target: DataFrame, rule: MergeRule) -> DataFrame
     mine, theirs = last.alias("s"), target.alias("t")
     same_key = balanced(Column.__and__, (_c("s", k) == _c("t", k) for k in rule.key))
     joined = mine.join(theirs, same_key, "left").select(
-        *(_c("s", c) for c in columns), _kind(columns, rule).alias(CHANGE)
+        *(_c("s", c) for c in columns), *kept_with(target, "t"), _kind(columns, rule).alias(CHANGE)
     )
     if rule.vanished == "keep":
         return joined
@@ -239,7 +246,8 @@ def compared(source: DataFrame, target: DataFrame, rule: MergeRule) -> DataFrame
     alive = F.lit(True) if rule.deleted is None else ~F.coalesce(_c("t", rule.deleted), F.lit(False))
     gone = theirs.where(alive).join(mine, same_key, "left_anti")
     kept = [F.lit(True).alias(c) if c == rule.deleted else F.col(identifier(c)) for c in columns]
-    vanished = gone.select(*kept, F.lit("delete" if rule.deleted is None else "vanished").alias(CHANGE))
+    kind = F.lit("delete" if rule.deleted is None else "vanished").alias(CHANGE)
+    vanished = gone.select(*kept, *kept_with(target, "t"), kind)
     return joined.unionByName(vanished)
 
 
@@ -321,9 +329,11 @@ def _refuse(changes: DataFrame, counts: Mapping[str, int], table: Table, rule: M
             raise UnmergeableRows(table.name, problem, sorted(shown))
 
 
-def _statement(table: Table, changes: DataFrame, rule: MergeRule, slice_: Slice | None, evolve: bool) -> str:
-    columns = [c for c in changes.columns if c != CHANGE]
-    on = " AND ".join(f"t.{identifier(k)} = s.{identifier(k)}" for k in rule.key)
+def _statement(
+    table: Table, changes: DataFrame, rule: MergeRule, slice_: Slice | None, evolve: bool, form: StoredForm
+) -> str:
+    columns = [c for c in changes.columns if c != CHANGE and not is_kept(c)]
+    on = " AND ".join(f"t.{identifier(k)} = {stored}" for k, stored in form.key_now(rule.key).items())
     if slice_ is not None:
         # The slice in the match condition lets Delta skip the files of other partitions, and their concurrent writers.
         on += f" AND ({slice_.predicate(changes.schema, 't.')})"

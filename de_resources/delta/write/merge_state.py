@@ -51,7 +51,7 @@ class ReplayFirst(PermanentError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class MergedPartition:
     """A partition that is in the table: the version that its merge made, and the run that it began with."""
 
     key: str
@@ -69,7 +69,7 @@ class MergeState:
     """
 
     version: int = -1
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[MergedPartition, ...] = ()
     replay: tuple[str, ...] = ()
     foreign: tuple[Commit, ...] = ()
     complete: bool = True
@@ -89,17 +89,17 @@ class MergeState:
         return state
 
     @property
-    def newest(self) -> Entry | None:
+    def newest(self) -> MergedPartition | None:
         """The partition that came in last."""
         return self.entries[-1] if self.entries else None
 
-    def split(self, key: str, order: Sequence[str]) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+    def split(self, key: str, order: Sequence[str]) -> tuple[tuple[MergedPartition, ...], tuple[MergedPartition, ...]]:
         """The entries before a partition, and those from it on. `order` are all partition keys in their order."""
         rank = _ranks(order)
         later = next((n for n, e in enumerate(self.entries) if rank.get(e.key, -1) >= rank[key]), len(self.entries))
         return self.entries[:later], self.entries[later:]
 
-    def as_of(self, key: str, order: Sequence[str], table: str) -> Entry | None:
+    def as_of(self, key: str, order: Sequence[str], table: str) -> MergedPartition | None:
         """The newest entry up to a partition, it included: the state after it. None: nothing was in by then.
 
         A partition that was never in changes nothing. Raises `ReplayFirst` for one that was and is to come back.
@@ -115,13 +115,13 @@ class MergeState:
         if missing:
             raise ReplayFirst(table, key, missing)
 
-    def end_of(self, entry: Entry) -> int:
+    def end_of(self, entry: MergedPartition) -> int:
         """The last version before the next partition came in: same partitions, compacted where they were since."""
         following = (e.version - 1 for e in self.entries if e.version > entry.version)
         return next(following, self.version)
 
 
-def facts(step: str, after: Entry | None, replay: Iterable[str]) -> dict[str, Any]:
+def facts(step: str, after: MergedPartition | None, replay: Iterable[str]) -> dict[str, Any]:
     """What a stamp has to say, so that `MergeState.of` can follow its commit."""
     return {FACT: {"step": step, "after": after.version if after else None, "replay": list(replay)}}
 
@@ -146,7 +146,7 @@ def _own(state: MergeState, commit: Commit, own: Mapping[str, Any], known: Mappi
     if own["step"] == "restore":
         before = known.get(int(commit.parameters["version"]))
         return replace(followed, foreign=before.foreign if before else ())
-    entry = Entry(commit.stamp["slice"], commit.version, commit.stamp["origin"])
+    entry = MergedPartition(commit.stamp["slice"], commit.version, commit.stamp["origin"])
     return replace(followed, entries=(*entries, entry))
 
 

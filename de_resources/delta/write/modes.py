@@ -19,6 +19,7 @@ from de_resources.delta.write import stream as streaming
 from de_resources.delta.write.frames import match_schema
 from de_resources.delta.write.request import WriteRequest
 from de_resources.delta.write.stateful_plan import PartitionRun
+from de_resources.delta.write.stored_form import ConstraintsOnStoredForm
 from de_resources.delta.write.writer import Write
 from de_resources.errors import PermanentError
 
@@ -29,6 +30,8 @@ def write_table(request: WriteRequest) -> Written:
     A partition of a stateful merge and a stream have writers of their own. A rerun leaves the same rows, other than of
     `append`; a retry of a write that had committed is skipped. Raises `SchemaMismatch`, and what the writers raise.
     """
+    if request.form.encode is not None and request.table.constraints():
+        raise ConstraintsOnStoredForm(request.table.name)
     request = _conformed(request)
     blocked = constraints.enforce(request.session, request.table)
     written = _written(request)
@@ -43,7 +46,7 @@ def _written(request: WriteRequest) -> Written:
         return _merge_in_turn(request, request.turn)
     if request.frame.isStreaming:
         return streaming.run_available_now(
-            request.session, request.table, request.frame, request.stamp, request.follows
+            request.session, request.table, request.frame, request.stamp, request.follows, form=request.form
         )
     return BY_MODE[request.mode](request)
 
@@ -81,23 +84,26 @@ def _overwrite(request: WriteRequest) -> Written:
         evolve=request.evolves,
         replace_schema=request.replaces_schema,
         pre_clustered=bool(request.metadata.get("pre_clustered")),
+        form=request.form,
     )
 
 
 def _append(request: WriteRequest) -> Written:
     r = request
-    return overwriting.append(r.session, r.table, r.frame, r.stamp, slice_=r.slice, evolve=r.evolves)
+    return overwriting.append(r.session, r.table, r.frame, r.stamp, slice_=r.slice, evolve=r.evolves, form=r.form)
 
 
 def _merge(request: WriteRequest) -> Written:
     r = request
     Forgetting.of(r.table.name, r.metadata)  # what the maintenance could not do is refused with the first write
-    return merging.merge(r.session, r.table, r.frame, r.stamp, rule=r.rule, slice_=r.slice, evolve=r.evolves)
+    return merging.merge(
+        r.session, r.table, r.frame, r.stamp, rule=r.rule, slice_=r.slice, evolve=r.evolves, form=r.form
+    )
 
 
 def _merge_in_turn(request: WriteRequest, turn: PartitionRun) -> Written:
     r = request
-    return stateful.merge(r.session, r.table, r.frame, r.stamp, rule=r.rule, turn=turn, evolve=r.evolves)
+    return stateful.merge(r.session, r.table, r.frame, r.stamp, rule=r.rule, turn=turn, evolve=r.evolves, form=r.form)
 
 
 def _create(request: WriteRequest) -> Written:

@@ -15,6 +15,7 @@ from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write import frames
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.refusals import explained
+from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm
 from de_resources.errors import PermanentError
 
 
@@ -28,6 +29,7 @@ def replace(
     evolve: bool = False,
     replace_schema: bool = False,
     pre_clustered: bool = False,
+    form: StoredForm = AS_IT_IS,
 ) -> Written:
     """Make the slice hold exactly the frame's rows; without a slice, the whole table.
 
@@ -42,7 +44,7 @@ def replace(
             f"`{table.name}` is partitioned: replacing its schema would rewrite partitions that this run does not own. "
             "Use `schema_mode`: `merge`, or drop the table and backfill it."
         )
-    options = {"txnAppId": stamp.application, "txnVersion": "1", "userMetadata": stamp.text(), **table.spark_options}
+    options = stamp.options()
     if slice_ is not None:
         options["replaceWhere"] = slice_.predicate(frame.schema)
         # Where any task may hold any partition, each would leave a small file in each.
@@ -51,7 +53,7 @@ def replace(
         options["mergeSchema"] = "true"
     if replace_schema:
         options["overwriteSchema"] = "true"
-    return _write(session, table, frame, stamp, slice_, "overwrite", options)
+    return _write(session, table, frame, stamp, slice_, "overwrite", options, form)
 
 
 def append(
@@ -62,12 +64,13 @@ def append(
     *,
     slice_: Slice | None,
     evolve: bool = False,
+    form: StoredForm = AS_IT_IS,
 ) -> Written:
     """Add the frame's rows. Rows outside the slice are refused. A retry within a run is skipped; a new run appends."""
-    options = {"txnAppId": stamp.application, "txnVersion": "1", "userMetadata": stamp.text(), **table.spark_options}
+    options = stamp.options()
     if evolve:
         options["mergeSchema"] = "true"
-    return _write(session, table, frame, stamp, slice_, "append", options)
+    return _write(session, table, frame, stamp, slice_, "append", options, form)
 
 
 def _write(
@@ -78,6 +81,7 @@ def _write(
     slice_: Slice | None,
     mode: str,
     options: dict[str, str],
+    form: StoredForm,
 ) -> Written:
     started = time.monotonic()
     crash_point("before_write", table.name)
@@ -87,7 +91,7 @@ def _write(
     guarded = frames.counted(frames.guard(frame, slice_), table.contract, observation)
     crash_point("before_commit", table.name)
     with explained(table, frame, slice_):
-        guarded.write.format("delta").mode(mode).options(**options).save(table.uri)
+        form.encoded(guarded, table.name, slice_).write.format("delta").mode(mode).options(**options).save(table.uri)
     crash_point("after_commit", table.name)
     return _confirmed(table, stamp, observation, time.monotonic() - started)
 

@@ -75,6 +75,8 @@ def refusal(error: Exception, table: Table, frame: DataFrame | None, slice_: Sli
     constraint = _broken_constraint(error)
     if constraint is not None:
         return _broken(constraint, table, frame)
+    if slice_ is not None and frames.stored_outside_slice(error):
+        return frames.StoredElsewhere(table.name, slice_.describe(), slice_.columns)
     if frame is not None and slice_ is not None and frames.outside_slice(error):
         hidden = table.contract.personal if table.contract else frozenset()
         values = frames.offending(frame, slice_, hidden)

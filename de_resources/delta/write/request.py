@@ -18,6 +18,7 @@ from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.merge import MergeRule
 from de_resources.delta.write.merge_rule import merge_rule
 from de_resources.delta.write.stateful_plan import PartitionRun
+from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm
 from de_resources.engine.stream_source import StreamSource
 
 
@@ -28,7 +29,7 @@ class WriteRequest:
     `slice`: the rows that the run owns; None where it owns the whole table. `stamp`: who writes, as the commit will say.
     `turn`: the partition of a stateful merge. `follows`: the source of a stream whose offsets do not say which one it is.
     `metadata`: the settings of the asset, with what its run changes. `merge_config`: the merge of the manager.
-    `inputs`: the tables that the frame was computed from, each with the slice that was read.
+    `inputs`: the tables that the frame was computed from, each with the slice that was read. `form`: how rows are stored.
     """
 
     session: SparkSession
@@ -43,6 +44,7 @@ class WriteRequest:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     merge_config: MergeConfig | None = None
     inputs: tuple[tuple[Table, Slice | None], ...] = ()
+    form: StoredForm = AS_IT_IS
 
     @property
     def rule(self) -> MergeRule:

@@ -30,7 +30,7 @@ from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.frames import match_schema
 from de_resources.delta.write.merge import BaseState, MergeRule
 from de_resources.delta.write.merge import merge as merge_rows
-from de_resources.delta.write.merge_state import AFTER, Entry, MergeState
+from de_resources.delta.write.merge_state import AFTER, MergedPartition, MergeState
 from de_resources.delta.write.refusals import explained
 from de_resources.delta.write.stateful_plan import (
     LoggedPast,
@@ -41,6 +41,7 @@ from de_resources.delta.write.stateful_plan import (
     StateGone,
     planned,
 )
+from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm
 
 
 def merge(
@@ -52,6 +53,7 @@ def merge(
     rule: MergeRule,
     turn: PartitionRun,
     evolve: bool = False,
+    form: StoredForm = AS_IT_IS,
 ) -> Written:
     """Merge the turn's partition on top of the partitions before it; the caller holds the commit lock exclusively.
 
@@ -77,7 +79,7 @@ def merge(
         # What the table was then may lack a column that it has gained since.
         frame = match_schema(frame, table.name, ground.rows.schema, allow_new=evolve)
     own = replace(stamp, facts=plan.merging)
-    written = merge_rows(session, table, frame, own, rule=rule, slice_=None, evolve=evolve, ground=ground)
+    written = merge_rows(session, table, frame, own, rule=rule, slice_=None, evolve=evolve, ground=ground, form=form)
     if written.commit is None:
         written = _mark(session, table, written, own)
     return replace(written, seconds=time.monotonic() - started, details=_details(turn, plan))
@@ -117,7 +119,7 @@ def read(
 
 
 def _travelled(
-    session: SparkSession, table: Table, state: MergeState, entry: Entry | None, key: str, first: str
+    session: SparkSession, table: Table, state: MergeState, entry: MergedPartition | None, key: str, first: str
 ) -> DataFrame:
     if entry is None:
         raise StateGone(table.name, key, "the log no longer tells which partitions came before it", first)
@@ -162,10 +164,9 @@ def _restore(session: SparkSession, table: Table, version: int, plan: MergePlan,
 def _mark(session: SparkSession, table: Table, written: Written, stamp: CommitInfo) -> Written:
     """Commit the stamp of a merge that changed nothing. The transaction identifier makes Delta commit without a file."""
     crash_point("before_commit", table.name)
-    options = {"txnAppId": stamp.attempt, "txnVersion": "1", "userMetadata": stamp.text(), **table.spark_options}
     nothing = session.createDataFrame([], table.read(session).schema)
     with explained(table):
-        nothing.write.format("delta").mode("append").options(**options).save(table.uri)
+        nothing.write.format("delta").mode("append").options(**stamp.options(stamp.attempt)).save(table.uri)
     crash_point("after_commit", table.name)
     log = table.log()
     commit = log.find(attempt=stamp.attempt, limit=10) if log else None

@@ -10,7 +10,7 @@ import dagster as dg
 
 from de_resources.delta.log import Commit, TableLog
 from de_resources.delta.log.versions import VersionUnreadable, version_to_read
-from de_resources.delta.write.merge_state import Entry, MergeState, facts
+from de_resources.delta.write.merge_state import MergedPartition, MergeState, facts
 from de_resources.errors import PermanentError, TransientError
 
 UNDO_TAG = "de/stateful_undo"
@@ -65,7 +65,7 @@ class ReadState:
     """What a run read of the table that it is about to write: the state after a partition. None: nothing was in."""
 
     key: str
-    entry: Entry | None
+    entry: MergedPartition | None
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,14 @@ class MergePlan:
     `replay` are the partitions that are still out after the merge, `awaited` those that are out before it.
     """
 
-    kept: tuple[Entry, ...]
+    kept: tuple[MergedPartition, ...]
     awaited: tuple[str, ...]
     replay: tuple[str, ...]
     back_to: int | None = None
     clear: bool = False
 
     @property
-    def after(self) -> Entry | None:
+    def after(self) -> MergedPartition | None:
         """The partition on which the merge builds."""
         return self.kept[-1] if self.kept else None
 

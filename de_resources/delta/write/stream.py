@@ -17,18 +17,23 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from de_resources.delta.table import CommitInfo, Table, Written
+from de_resources.delta.log import Commit
+from de_resources.delta.table import CommitInfo, ObservedBatch, Table, Written
 from de_resources.delta.write import frames
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.refusals import explained
+from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm
 from de_resources.engine.errors import BROKEN_CALLS, ENGINE_ERRORS
 from de_resources.engine.stream_source import AnotherSource, StreamSource, require_same
 from de_resources.errors import PermanentError
+from de_resources.lag import nearest_rank
 
 CHECKPOINT = "_checkpoint"
+BATCH_P95 = "stream/batch_p95_ms"
+"""Detail of a write: the 95th percentile of how long its micro-batches took."""
 _OBSERVATION = "write"
 _PROGRESS_KEPT = ("spark.sql.streaming.numRecentProgressUpdates", "100000")
 # What Spark's Kafka source says of partitions that are gone or shorter than they were.
@@ -48,7 +53,7 @@ _LOST = re.compile(
 
 
 class SourceLost(PermanentError):
-    """The stream's source was made anew, or has removed what was not read yet."""
+    """The stream's source was made again, or has removed what was not read yet."""
 
     def __init__(self, table: str, checkpoint: str, reason: str) -> None:
         self.table, self.checkpoint, self.reason = table, checkpoint, reason
@@ -60,7 +65,13 @@ class SourceLost(PermanentError):
 
 
 def run_available_now(
-    session: SparkSession, table: Table, frame: DataFrame, stamp: CommitInfo, source: StreamSource | None = None
+    session: SparkSession,
+    table: Table,
+    frame: DataFrame,
+    stamp: CommitInfo,
+    source: StreamSource | None = None,
+    *,
+    form: StoredForm = AS_IT_IS,
 ) -> Written:
     """Append what the stream holds that no earlier run has read.
 
@@ -85,9 +96,10 @@ def run_available_now(
     keep_progress(session)
     with explained(table):
         query = (
-            counted.writeStream.format("delta")
+            form.encoded(counted, table.name)
+            .writeStream.format("delta")
             .outputMode("append")
-            .options(**table.spark_options, userMetadata=stamp.text(), checkpointLocation=checkpoint)
+            .options(userMetadata=stamp.text(), checkpointLocation=checkpoint)
             .trigger(availableNow=True)
             .start(table.uri)
         )
@@ -140,27 +152,52 @@ def _written(table: Table, stamp: CommitInfo, before: int, progress: Sequence[An
     rows, violations = _totals(batches) if len(batches) >= len(commits) else (None, None)
     positions: dict[str, str | int] = {"stream/batches": max(len(batches), len(commits))}
     if batches:
+        positions |= batch_times(batches)
         positions["stream/from"] = str(batches[0].sources[0].startOffset)
         positions["stream/to"] = str(batches[-1].sources[0].endOffset)
-    return Written(version, commits[0] if commits else None, rows, violations, seconds, details=positions)
+    return Written(
+        version,
+        commits[0] if commits else None,
+        rows,
+        violations,
+        seconds,
+        details=positions,
+        batches=_batches(commits, batches),
+    )
+
+
+def _batches(commits: Sequence[Commit], progress: Sequence[Any]) -> tuple[ObservedBatch, ...]:
+    """What was seen of each commit; nothing where the engine did not tell of one. A batch that was repeated has no commit."""
+    seen = {str(each.batchId): each for each in progress}
+    told = [(commit, seen.get(str(commit.parameters.get("epochId")))) for commit in reversed(commits)]
+    found = [ObservedBatch(commit, _all_observed(each)) for commit, each in told if each is not None]
+    return tuple(found) if len(found) == len(commits) else ()
+
+
+def batch_times(batches: Sequence[Any]) -> dict[str, int]:
+    """How long the micro-batches took, as the engine tells it: P95 and the longest, in milliseconds."""
+    took = sorted(int(batch.batchDuration) for batch in batches)
+    return {BATCH_P95: int(nearest_rank(took, 0.95)), "stream/batch_max_ms": took[-1]} if took else {}
 
 
 def _totals(batches: Sequence[Any]) -> frames.Counters:
     """Rows, and violations by rule, of these micro-batches; unknown where one of them was not counted."""
     totals: Counter[str] = Counter()
     for batch in batches:
-        observed = _observed(batch)
+        observed = _all_observed(batch).get(_OBSERVATION)
         if not observed:
             return None, None
         totals.update({k: int(v or 0) for k, v in observed.items()})
     return frames.split_counters(totals)
 
 
-def _observed(batch: Any) -> Mapping[str, Any]:
-    """The counters of one batch by name. Over Connect the row comes as its values beside a description of its schema."""
-    row = batch.observedMetrics.get(_OBSERVATION)
-    if row is None:
-        return {}
+def _all_observed(batch: Any) -> dict[str, Mapping[str, Any]]:
+    """What was seen of one batch, by the names of the observations."""
+    return {name: _named(row) for name, row in batch.observedMetrics.items() if row is not None}
+
+
+def _named(row: Row) -> Mapping[str, Any]:
+    """The values by their names. Over Connect a row comes as its values beside a description of its schema."""
     values: dict[str, Any] = row.asDict()
     if set(values) != {"values", "schema"}:
         return values

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from de_resources.delta.layers import layers_of
 from de_resources.delta.table import Written
 from de_resources.delta.write.request import WriteRequest
@@ -39,7 +41,7 @@ class NotAWriter(PermanentError):
 class Writer:
     """One layer around a write. Each stage does nothing by itself; a subclass overrides those that it needs.
 
-    It is made anew for each write, without arguments: its settings are in `request.metadata`.
+    It is made again for each write, without arguments: its settings are in `request.metadata`.
     """
 
     def prepare(self, request: WriteRequest) -> WriteRequest:
@@ -57,6 +59,15 @@ class Writer:
         this again: what `proceed` had committed for this run it then skips, and says so (`Written.repeated`).
         """
         return proceed(request)
+
+    def stored(self, request: WriteRequest, frame: DataFrame) -> DataFrame:  # noqa: ARG002 - for subclasses
+        """The rows as they are to be stored, such as encrypted: the last stage, after all rules, guards and comparisons.
+
+        Same columns and types, row by row, lazily; a column that it does not know stays, and so do those that carry the
+        partition. A merge reads the table back through the asset's `reader`, which has to undo this. It may say the same row
+        differently each time. Personal values that leave here in plain are stored in plain.
+        """
+        return frame
 
     def record(self, request: WriteRequest, written: Written) -> Mapping[str, Any]:  # noqa: ARG002 - for subclasses
         """More metadata of the materialisation, under names of its own.
@@ -88,6 +99,17 @@ class Writers(Writer):
         for layer in reversed(self.layers):
             proceed = partial(layer.write, proceed=proceed)
         return proceed(request)
+
+    def stored(self, request: WriteRequest, frame: DataFrame) -> DataFrame:
+        """Every layer stores what the one around it has made; readers, the outermost last, undo it in turn."""
+        for layer in self.layers:
+            frame = layer.stored(request, frame)
+        return frame
+
+    @property
+    def store_otherwise(self) -> bool:
+        """Whether rows are stored in another form than they are judged in."""
+        return any(type(layer).stored is not Writer.stored for layer in self.layers)
 
     def record(self, request: WriteRequest, written: Written) -> dict[str, Any]:
         """What all layers say."""

@@ -19,6 +19,8 @@ from de_resources.contract import Contract
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError
 from de_resources.iso_week import Week
+from de_resources.lineage.inputs import read_as
+from de_resources.lineage.record import lineage_metadata
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.transaction import Relation
 from de_resources.postgres.view_swap import LockWait
@@ -61,6 +63,7 @@ class WeeklyTables(dg.ConfigurableIOManager):
         with self.spark.watched():
             rows = _copyable(obj, view)
             done = write_week(self.database, view, week, rows, run_id=context.run_id, patience=patience)
+        graph = context.step_context.job_def.asset_layer.asset_graph
         context.add_output_metadata(
             {
                 "dagster/table_name": view.name,
@@ -70,6 +73,7 @@ class WeeklyTables(dg.ConfigurableIOManager):
                 "weekly/load_seconds": round(done.load_seconds, 3),
                 "weekly/swap_seconds": round(done.swap_seconds, 3),
                 "weekly/swap_attempts": done.attempts,
+                **lineage_metadata(context, obj.select(*map(identifier, view.declared)), context.asset_key, graph),
                 **self.database.description(),
             }
         )
@@ -79,7 +83,8 @@ class WeeklyTables(dg.ConfigurableIOManager):
         """The view's rows of the weeks that the partition mapping names, or all of them; lazily, by JDBC."""
         assert context.upstream_output is not None  # noqa: S101 - an IO manager reads what it wrote
         view = view_of(context.upstream_output.definition_metadata or {})
-        frame = self.spark.spark_session.read.format("jdbc").options(**self.database.jdbc_options(view.name)).load()
+        stored = self.spark.spark_session.read.format("jdbc").options(**self.database.jdbc_options(view.name)).load()
+        frame = read_as(stored, context.asset_key)
         if not context.has_asset_partitions:
             return frame
         day = F.col(identifier(view.relation.slice_column))

@@ -91,11 +91,14 @@ class WeeklyView:
 def ensure(database: PostgresDatabase, view: WeeklyView) -> None:
     """Create what is absent, in a transaction of its own: a first load must not hold all others up."""
     with database.connect() as session, session.cursor() as statement:
-        if exists(statement, view.relation.identifier):
-            return
+        _create_missing(statement, view)
+        view.relation.protect(statement)
+
+
+def _create_missing(statement: cursor, view: WeeklyView) -> None:
+    if not exists(statement, view.relation.identifier):
         claim_schema(statement, view.name.partition(".")[0])
-        if exists(statement, view.relation.identifier):
-            return
+    if not exists(statement, view.relation.identifier):
         columns = [SQL("{} " + type_).format(Identifier(name)) for name, type_ in view.relation.columns]
         statement.execute(SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(view.template, listed(columns)))
         statement.execute(SQL(_WEEKS).format(view.weeks))

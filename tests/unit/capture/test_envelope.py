@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from de_resources.capture import CaptureSource
-from de_resources.capture.envelope import ChangeRecord, Origin, Position, records, snapshot_record, truncation
+from de_resources.capture.envelope import (
+    ChangeRecord,
+    Position,
+    TransactionOrigin,
+    records,
+    snapshot_record,
+    truncation,
+)
 from de_resources.capture.history import parse_lsn
 from de_resources.capture.pgoutput import Decoder, Relation, RowChange, Unchanged, UnknownMessage, Value
 from de_resources.capture.source import UnusableCaptureName
@@ -18,7 +25,7 @@ from de_resources.capture.source import UnusableCaptureName
 pytestmark = pytest.mark.pattern("change_data_capture")
 
 PEOPLE = Relation(7, "public.people", (("id", 20), ("name", 25), ("seen", 1184), ("active", 16), ("score", 701)))
-ORIGIN = Origin(100, datetime(2026, 1, 5, tzinfo=UTC), tx_id=3)
+ORIGIN = TransactionOrigin(100, datetime(2026, 1, 5, tzinfo=UTC), tx_id=3)
 ROW: Mapping[str, Value] = {"id": "1", "name": "a", "seen": "2026-01-05 10:00:00.25+00", "active": "t", "score": "1.5"}
 
 

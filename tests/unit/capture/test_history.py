@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from de_resources.capture.envelope import Position
-from de_resources.capture.history import AnotherDatabase, DatabaseId, History, as_lsn, parse_lsn
+from de_resources.capture.history import AnotherDatabase, DatabaseId, TimelineHistory, as_lsn, parse_lsn
 from de_resources.capture.source import CaptureSource
 
 pytestmark = pytest.mark.pattern("change_data_capture")
@@ -14,7 +14,7 @@ SOURCE = CaptureSource("people", ("public.people",), "people")
 FIRST = DatabaseId("71")
 SECOND = DatabaseId("71", 2, 100)
 # It left its first timeline at 100, and its log goes to 300.
-NOW = History(SECOND, 300, {FIRST: 100})
+NOW = TimelineHistory(SECOND, 300, {FIRST: 100})
 
 
 @pytest.mark.parametrize(

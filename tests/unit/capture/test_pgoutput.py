@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from de_resources.capture.envelope import Origin, records
+from de_resources.capture.envelope import TransactionOrigin, records
 from de_resources.capture.pgoutput import (
     Begin,
     Commit,
@@ -99,7 +99,7 @@ def test_a_value_that_was_not_sent_is_named_in_the_record_also_when_the_key_chan
     transactions: dict[str, list[Decoded]],
 ) -> None:
     moved = change_of(transactions, "UPDATE things SET id")
-    found = records(moved, ["id"], Origin(1, datetime(2026, 1, 5, tzinfo=UTC), 1), 0)
+    found = records(moved, ["id"], TransactionOrigin(1, datetime(2026, 1, 5, tzinfo=UTC), 1), 0)
     deleted, _, created = [json.loads(r.value) if r.value else None for r in found]
     assert deleted["before"] == {"id": 1}
     assert created["after"] == {"id": 2, "label": "b"}

@@ -104,7 +104,7 @@ def test_a_capture_that_was_fenced_or_fails_oddly_says_so_and_is_run_again_later
 ) -> None:
     runs = []
 
-    def run(capture: process.Capture, _stop: object) -> None:
+    def run(capture: process.Capture, _stop: object, _started: object) -> None:
         runs.append(capture.source)
         raise failure
 
@@ -119,7 +119,7 @@ def test_a_capture_that_was_fenced_or_fails_oddly_says_so_and_is_run_again_later
 def test_after_a_run_that_ended_well_the_pauses_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     fails = iter([True, True, True, False, True, True])
 
-    def run(capture: process.Capture, _stop: object) -> None:
+    def run(capture: process.Capture, _stop: object, _started: object) -> None:
         if next(fails):
             raise process.PlatformError("away")
 

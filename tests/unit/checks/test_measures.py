@@ -9,7 +9,7 @@ from de_checks.freshness.clock import duration
 from de_checks.freshness.completeness import expected_keys
 from de_checks.freshness.newest_event import newest
 from de_checks.patterns import carries
-from de_checks.skew import relative_deviation
+from de_checks.spread import relative_deviation
 from de_checks.volume import Baseline, compare
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

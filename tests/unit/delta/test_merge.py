@@ -217,7 +217,7 @@ def test_a_row_inserted_by_somebody_else_in_between_is_not_duplicated_and_a_newe
     merging.seed_rows((1, 1, "a", False))
 
     def interfere(_: str) -> None:
-        # By an engine of its own: this one would notice that its own comparison is outdated, and make it anew.
+        # By an engine of its own: this one would notice that its own comparison is outdated, and make it again.
         merging.seed_rows((2, 9, "newer", False), (3, 1, "older", False))
 
     with at("before_commit", interfere):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from de_resources.delta.log import Commit
 from de_resources.delta.log.versions import HOUSEKEEPING, VersionUnreadable
-from de_resources.delta.write.merge_state import Entry, MergeState, ReplayFirst
+from de_resources.delta.write.merge_state import MergedPartition, MergeState, ReplayFirst
 from de_resources.delta.write.stateful_plan import (
     MergePlan,
     PartitionRun,
@@ -297,7 +297,7 @@ def test_a_normal_run_takes_nothing_back_and_a_rerun_goes_exactly_before_the_par
     life.housekeeping("OPTIMIZE")
     assert life.plan(ORDER[4]) == MergePlan(kept=life.state.entries, awaited=(), replay=())
     again = life.plan(ORDER[2])
-    assert (again.back_to, again.after) == (2, Entry(ORDER[1], 2, "run 2"))
+    assert (again.back_to, again.after) == (2, MergedPartition(ORDER[1], 2, "run 2"))
     assert (again.awaited, again.replay) == (ORDER[2:4], ORDER[3:4])
     first = life.plan(ORDER[0])
     assert (first.clear, first.back_to, first.after, first.replay) == (True, None, None, ORDER[1:4])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from de_resources.lineage import ColumnSource, Kind, Lineage
+from de_resources.lineage import ColumnSource, Lineage, LineageKind
 from de_resources.lineage.column_view import to_dagster
 
 pytestmark = pytest.mark.pattern("fine_grained_tracker")
@@ -15,8 +15,8 @@ def test_sources_become_assets_and_inputs_without_an_asset_are_left_out():
     lineage = Lineage(
         {
             "total": (
-                ColumnSource("bronze.visits", "seconds", Kind.AGGREGATED),
-                ColumnSource("scratch", "weight", Kind.TRANSFORMED),
+                ColumnSource("bronze.visits", "seconds", LineageKind.AGGREGATED),
+                ColumnSource("scratch", "weight", LineageKind.TRANSFORMED),
             ),
             "version": (),
         }

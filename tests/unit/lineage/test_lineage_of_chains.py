@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from de_resources.lineage import Kind, column_lineage
+from de_resources.lineage import LineageKind, column_lineage
 
 pytestmark = pytest.mark.pattern("fine_grained_tracker")
 
@@ -27,7 +27,7 @@ NAMES = (
     "a AS b",
     "ü",
 )
-Origins = dict[tuple[str, str], Kind]
+Origins = dict[tuple[str, str], LineageKind]
 
 
 @dataclass
@@ -55,7 +55,7 @@ def col(name: str) -> F.Column:
     return F.col(quoted(name))
 
 
-def at_least(kind: Kind, *parts: Origins) -> Origins:
+def at_least(kind: LineageKind, *parts: Origins) -> Origins:
     result: Origins = {}
     for part in parts:
         for origin, found in part.items():
@@ -64,7 +64,7 @@ def at_least(kind: Kind, *parts: Origins) -> Origins:
 
 
 def read(source: DataFrame, alias: str) -> Chain:
-    return Chain(source, {name: {(alias, name): Kind.DIRECT} for name in source.columns})
+    return Chain(source, {name: {(alias, name): LineageKind.DIRECT} for name in source.columns})
 
 
 Draw = Callable[[st.SearchStrategy], object]
@@ -82,7 +82,7 @@ def compute(chain: Chain, draw: Draw, _inputs: list[Chain]) -> None:
     text = draw(st.sampled_from(["", "-", "(", ")", "], [", " AS x", "#", "it's"]))
     value = F.concat_ws("|", F.lit(text), *[col(name).cast("string") for name in names])
     chain.frame = chain.frame.withColumn(target, value)
-    chain.columns[target] = at_least(Kind.TRANSFORMED, *[chain.columns[name] for name in names])
+    chain.columns[target] = at_least(LineageKind.TRANSFORMED, *[chain.columns[name] for name in names])
 
 
 def constant(chain: Chain, draw: Draw, _inputs: list[Chain]) -> None:
@@ -95,7 +95,7 @@ def rank(chain: Chain, draw: Draw, _inputs: list[Chain]) -> None:
     key, order = (draw(st.sampled_from(sorted(chain.columns))) for _ in range(2))
     target = chain.name(draw(st.sampled_from(NAMES)))
     chain.frame = chain.frame.withColumn(target, F.row_number().over(Window.partitionBy(col(key)).orderBy(col(order))))
-    chain.columns[target] = at_least(Kind.AGGREGATED, chain.columns[key], chain.columns[order])
+    chain.columns[target] = at_least(LineageKind.AGGREGATED, chain.columns[key], chain.columns[order])
 
 
 def rename(chain: Chain, draw: Draw, _inputs: list[Chain]) -> None:
@@ -122,7 +122,7 @@ def group(chain: Chain, draw: Draw, _inputs: list[Chain]) -> None:
     target = chain.name(draw(st.sampled_from(NAMES)))
     chain.frame = chain.frame.groupBy(col(key)).agg(F.max(col(value)).alias(target))
     chain.depends("group", key)
-    chain.columns = {key: chain.columns[key], target: at_least(Kind.AGGREGATED, chain.columns[value])}
+    chain.columns = {key: chain.columns[key], target: at_least(LineageKind.AGGREGATED, chain.columns[value])}
 
 
 def join(chain: Chain, draw: Draw, inputs: list[Chain]) -> None:
@@ -142,7 +142,9 @@ def union(chain: Chain, draw: Draw, inputs: list[Chain]) -> None:
     below = right.frame.select(*[F.col(name).cast("string").alias(f"p{at}") for at, name in enumerate(picked)])
     chain.frame = chain.frame.select(*texts).union(below)
     pairs = zip(chain.columns.items(), picked, strict=True)
-    chain.columns = {name: at_least(Kind.TRANSFORMED, found, right.columns[other]) for (name, found), other in pairs}
+    chain.columns = {
+        name: at_least(LineageKind.TRANSFORMED, found, right.columns[other]) for (name, found), other in pairs
+    }
 
 
 STEPS = (select, compute, constant, rank, rename, keep, deduplicate, group, join, union)

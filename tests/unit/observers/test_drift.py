@@ -1,5 +1,6 @@
 """What is usual is learnt from accepted points only, and by season where there are enough of them."""
 
+import errno
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ from de_resources.observers.bounds import bounds_of, of_count, of_measurement, o
 from de_resources.observers.drift import Drift, judge
 from de_resources.observers.measures import Figures
 from de_resources.observers.memory import MOST_POINTS, Memory, load, save
-from de_resources.observers.profile import Point
+from de_resources.observers.profile import HistoryPoint
 
 pytestmark = pytest.mark.pattern("offline_observer")
 
@@ -19,12 +20,12 @@ NOW = datetime(2024, 6, 1, tzinfo=UTC)
 MONDAY = date(2024, 1, 1)
 
 
-def day(n: int, rows: int, refused: str = "", nulls: int = 0) -> Point:
+def day(n: int, rows: int, refused: str = "", nulls: int = 0) -> HistoryPoint:
     figures = Figures(rows, {"page": {"nulls": nulls, "quantiles": [1.0, 2.0, 3.0, 4.0, 5.0]}})
-    return Point(str(MONDAY + timedelta(days=n)), n, NOW, figures, refused, (str(MONDAY + timedelta(days=n)),))
+    return HistoryPoint(str(MONDAY + timedelta(days=n)), n, NOW, figures, refused, (str(MONDAY + timedelta(days=n)),))
 
 
-def remembered(points: Iterable[Point]) -> Memory:
+def remembered(points: Iterable[HistoryPoint]) -> Memory:
     listed = list(points)
     return Memory().with_points("table", len(listed), listed)
 
@@ -124,6 +125,23 @@ def test_a_memory_that_cannot_be_read_is_one_of_nothing(tmp_path: Path, content:
     if content is not None:
         (tmp_path / "memory.json").write_text(content)
     assert load(tmp_path / "memory.json") == Memory()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES], ids=errno.errorcode.get)
+def test_a_memory_that_cannot_be_read_now_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As in a process with too many open files: who took it for nothing would look at all again, and forget what it learnt."""
+    save(tmp_path / "orders.json", memory := remembered([day(1, 10), day(2, 20)]))
+
+    def fail(*_: object, **__: object) -> str:
+        raise OSError(number, "not now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", fail)
+        with pytest.raises(OSError, match="not now"):
+            load(tmp_path / "orders.json")
+    assert load(tmp_path / "orders.json") == memory
 
 
 def test_a_point_takes_the_place_of_its_partitions_last_one_and_its_acceptance() -> None:

@@ -9,13 +9,13 @@ import pyspark.sql.types as T
 import pytest
 
 from de_resources.contract import Contract
-from de_resources.observers import plots
 from de_resources.observers.drift import judge
 from de_resources.observers.measures import Figures
 from de_resources.observers.memory import Memory
-from de_resources.observers.page import MOST_COLUMNS, Dataset, markdown_of, page_of
-from de_resources.observers.plots import Mark
-from de_resources.observers.profile import Point
+from de_resources.observers.page import MOST_COLUMNS, ProfiledDataset, markdown_of, page_of
+from de_resources.observers.profile import HistoryPoint
+from de_resources.pages import plots
+from de_resources.pages.plots import Mark
 
 pytestmark = pytest.mark.pattern("offline_observer")
 
@@ -57,12 +57,12 @@ def points(column: str, count: int = 9, value: str = "x") -> Memory:
         "quantiles": [0.0, 1.0, 2.0, 3.0, 9.0],
         "top": [(value, 7)],
     }
-    made = [Point(f"2024-01-{n + 1:02}", n, NOW, Figures(10, {column: figures})) for n in range(count)]
+    made = [HistoryPoint(f"2024-01-{n + 1:02}", n, NOW, Figures(10, {column: figures})) for n in range(count)]
     return Memory().with_points("t", count, made)
 
 
 def page(memory: Memory, *columns: str, name: str = "silver/orders", contract: Contract | None = None) -> str:
-    return page_of(Dataset(name, dict.fromkeys(columns, "double<b>"), contract), memory, judge(memory))
+    return page_of(ProfiledDataset(name, dict.fromkeys(columns, "double<b>"), contract), memory, judge(memory))
 
 
 def test_a_hostile_name_or_value_is_no_markup() -> None:
@@ -73,7 +73,7 @@ def test_a_hostile_name_or_value_is_no_markup() -> None:
     )
     assert Elements(shown).tags <= {*allowed.split(), "polyline", "text"}
     assert not {"onerror", "src", "href"} & Elements(shown).attributes
-    told = markdown_of(Dataset(EVIL, {EVIL: "double"}), memory, judge(memory))
+    told = markdown_of(ProfiledDataset(EVIL, {EVIL: "double"}), memory, judge(memory))
     assert "<" not in told
 
 
@@ -92,7 +92,7 @@ def test_a_phone_and_a_dark_room() -> None:
 
 
 def test_what_is_outside_is_said_and_marked() -> None:
-    memory = points("amount").with_points("t", 10, [Point("2024-01-10", 10, NOW, Figures(5000))])
+    memory = points("amount").with_points("t", 10, [HistoryPoint("2024-01-10", 10, NOW, Figures(5000))])
     shown = page(memory, "amount")
     assert "rows is 5,000, usually" in shown
     assert 'class="out"' in shown
@@ -102,12 +102,14 @@ def test_what_is_outside_is_said_and_marked() -> None:
 def test_a_history_of_one_and_a_page_of_nothing() -> None:
     assert "Still learning" in page(points("amount", 1), "amount")
     assert "Nothing was looked at yet" in page(Memory(), "amount")
-    assert markdown_of(Dataset("x", {}), Memory(), judge(Memory())) == "Nothing was looked at yet."
+    assert markdown_of(ProfiledDataset("x", {}), Memory(), judge(Memory())) == "Nothing was looked at yet."
 
 
 def test_a_very_wide_table_is_cut_and_says_so() -> None:
     columns = [f"c{n}" for n in range(10_000)]
-    wide = Memory().with_points("t", 1, [Point("2024-01-01", 1, NOW, Figures(1, {c: {"nulls": 0} for c in columns}))])
+    wide = Memory().with_points(
+        "t", 1, [HistoryPoint("2024-01-01", 1, NOW, Figures(1, {c: {"nulls": 0} for c in columns}))]
+    )
     shown = page(wide, *columns)
     assert "9,800 more columns" in shown
     assert shown.count("<h3>c") == MOST_COLUMNS

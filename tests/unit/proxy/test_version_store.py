@@ -14,7 +14,7 @@ import pytest
 from de_assets.cli.summary import behind_a_manifest
 from de_resources.delta.write.crash_points import at
 from de_resources.errors import PermanentError
-from de_resources.proxy.manifest import Manifest, Version
+from de_resources.proxy.manifest import Manifest, ProxyVersion
 from de_resources.proxy.retention import RetentionPolicy, retain, retained
 from de_resources.proxy.store import NoSuchManifest, VersionMissing, VersionStore, create
 from de_resources.proxy.switching import NothingPublished, UnknownPartition, publish, roll_back
@@ -35,7 +35,7 @@ def complete(store: VersionStore, id_: str, *keys: str, now: datetime = NOON) ->
     folder = store.versions_folder / id_
     folder.mkdir(parents=True)
     (folder / "data").write_text(id_)
-    store.add(Version(id_, 1, dict.fromkeys(keys, "TRUE"), dict.fromkeys(keys, 3), f"run of {id_}", now))
+    store.add(ProxyVersion(id_, 1, dict.fromkeys(keys, "TRUE"), dict.fromkeys(keys, 3), f"run of {id_}", now))
     return id_
 
 
@@ -51,7 +51,7 @@ def seen(store: VersionStore) -> dict[str, str]:
 def test_documents_come_back_as_they_were_written(store: VersionStore) -> None:
     manifest = show(store, "v1", "2026-01-01", "2026-01-02")
     assert store.manifest(1) == manifest == store.live()
-    assert store.version("v1") == Version(
+    assert store.version("v1") == ProxyVersion(
         "v1", 1, {"2026-01-01": "TRUE", "2026-01-02": "TRUE"}, {"2026-01-01": 3, "2026-01-02": 3}, "run of v1", NOON
     )
 

@@ -194,7 +194,7 @@ def test_a_source_that_was_made_anew_is_refused(source: Path, target: Path, tmp_
     source.rename(tmp_path / "old")
     append(source, 1)
 
-    with pytest.raises(ReplicaDiverged, match="made anew"):
+    with pytest.raises(ReplicaDiverged, match="made again"):
         replicate_table(source, target)
 
     assert ids(target) == [4, 6]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from de_assets.sources.access_log import AccessLogReport, land_access_log, landing_log
+from de_assets.sources.access_log import AccessLogReport, land_access_log, spilling
 from de_assets.sources.arrivals import ready_hours
 from de_assets.sources.landing import data_files, hour_folder
 
@@ -125,7 +125,7 @@ def test_a_rotated_set_is_one_log(tmp_path: Path) -> None:
 
 def test_a_small_buffer_gives_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     land_access_log(tmp_path / "large", [GRAMMAR_LOG], KEY)
-    monkeypatch.setattr(landing_log, "_BUFFERED_BYTES", 100)
+    monkeypatch.setattr(spilling, "_BUFFERED_BYTES", 100)
     land_access_log(tmp_path / "small", [GRAMMAR_LOG], KEY)
     assert _landed(tmp_path / "small") == _landed(tmp_path / "large")
 

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import settings as configured
 from hypothesis import strategies as st
 
-from de_assets.calendar import Calendar, Origin, Recorded
+from de_assets.calendar import Calendar, CalendarOrigin, RecordedCalendar
 from de_assets.sources.access_log import AccessLogReport, land_access_log, merging
 from de_assets.sources.arrivals import Arrivals, ready_hours
 from de_assets.sources.landing import DEVICES, MARKER, PART, VISITS, contents_of, data_files, hour_folder, publish
@@ -108,6 +109,87 @@ def test_any_cut_in_any_order_lands_what_one_landing_does(data: st.DataObject) -
         assert all(1 <= landed[hour][page] <= visits[page] for page in pages), "no line comes twice out of an overlap"
 
 
+def _land_together(landing: Path, files: Sequence[Sequence[bytes]]) -> AccessLogReport:
+    """All in one call, the first as the oldest of a rotated set."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number, lines in enumerate(files):
+            name = "access.log" if number == len(files) - 1 else f"access.log.{len(files) - 1 - number}"
+            (Path(folder) / name).write_bytes(b"".join(lines))
+        return land_access_log(landing, [folder], KEY)
+
+
+def test_a_line_that_two_files_of_one_call_have_counts_once(tmp_path: Path) -> None:
+    one, two, three, later = (_line(FIRST + timedelta(minutes=n), f"/{n}") for n in (1, 2, 3, 70))
+    report = _land_together(tmp_path, [[one, one, b"no line\n", two], [b"no line\n", two, two, three, later], [later]])
+    assert _records(tmp_path) == {
+        FIRST: {"/1": 2, "/2": 2, "/3": 1, "no line": 1},
+        FIRST + timedelta(hours=1): {"/70": 1},
+    }
+    assert (report.lines, report.visits, report.rejected) == (10, 8, 2), "the report is of what was read"
+
+
+@dataclass(frozen=True)
+class Given:
+    """A line of a file: after how many half hours of the log, or no line at all."""
+
+    half_hours: int | None
+    text: str
+
+    @property
+    def raw(self) -> bytes:
+        if self.half_hours is None:
+            return f"{self.shown}\n".encode()
+        return _line(FIRST + timedelta(minutes=30 * self.half_hours), self.shown)
+
+    @property
+    def shown(self) -> str:
+        return f"broken {self.text}" if self.half_hours is None else f"/{self.half_hours}{self.text}"
+
+    @property
+    def hour(self) -> int | None:
+        return None if self.half_hours is None else self.half_hours // 2
+
+
+def _oracle(files: Sequence[Sequence[Given]]) -> dict[int, Counter[str]]:
+    """Each file by itself, line by line, and then of each line the file that has most of it."""
+    together: dict[int, Counter[str]] = {}
+    for number, lines in enumerate(files):
+        older = [line.hour for file in files[:number] for line in file if line.hour is not None]
+        newer = [line.hour for file in files[number + 1 :] for line in file if line.hour is not None]
+        own: dict[int, Counter[str]] = {}
+        for place, line in enumerate(lines):
+            before = [each.hour for each in lines[:place] if each.hour is not None]
+            behind = [each.hour for each in lines[place:] if each.hour is not None]
+            # What stands before a file's first time is of the file before, unless that one goes on for longer.
+            hour = (
+                line.hour
+                if line.hour is not None
+                else (before[-1:] or [min([*older[-1:], *behind[:1]] or newer[:1])])[0]
+            )
+            own.setdefault(hour, Counter())[line.shown] += 1
+        for hour, lines_of_hour in own.items():
+            together[hour] = together.get(hour, Counter()) | lines_of_hour
+    return together
+
+
+_GIVEN = st.builds(Given, st.none() | st.integers(0, 7), st.sampled_from("abc"))
+
+
+@configured(max_examples=150, deadline=None)
+@given(st.lists(st.lists(_GIVEN, max_size=8), min_size=1, max_size=4))
+def test_files_of_one_call_land_the_larger_number_of_copies(files: list[list[Given]]) -> None:
+    if not any(line.hour is not None for file in files for line in file):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _land_together(Path(folder), [[line.raw for line in file] for file in files])
+        landed = {hour: lines for hour, lines in _records(Path(folder)).items() if lines}
+        assert landed == {FIRST + timedelta(hours=n): lines for n, lines in _oracle(files).items()}
+        before = _fingerprint(Path(folder))
+        for file in files:
+            _land_together(Path(folder), [[line.raw for line in file if line.hour is not None]])
+        assert _fingerprint(Path(folder)) == before, "file after file, they bring nothing that is not there"
+
+
 def test_growing_prefixes_of_a_log_land_the_copies_of_the_whole(tmp_path: Path) -> None:
     log = _log([1, 0, 0, 2, 5, 30, 0, 1, 1, 5, 5, 0])
     for end in (3, 4, 7, 8, 12):
@@ -195,18 +277,20 @@ def _hours(start: int, end: int) -> Calendar:
 
 def test_the_calendar_of_logs_grows_and_never_shrinks(home: Settings) -> None:
     _seed(home, "access.log.1", _line(FIRST), _line(FIRST + timedelta(hours=2)))
-    assert Recorded.find(home) == Recorded(_hours(0, 3), Origin.LOGS)
+    assert RecordedCalendar.find(home) == RecordedCalendar(_hours(0, 3), CalendarOrigin.LOGS)
     _seed(home, "access.log", _line(FIRST + timedelta(hours=5)))
     _seed(home, "access.log", _line(FIRST + timedelta(hours=1)))
     _seed(home, "access.log.2", _line(FIRST - timedelta(hours=4)))
-    assert Recorded.find(home) == Recorded(_hours(-4, 6), Origin.LOGS)
+    assert RecordedCalendar.find(home) == RecordedCalendar(_hours(-4, 6), CalendarOrigin.LOGS)
     assert len(_records(home.landing)) == 5, "nobody said that nothing was asked between the logs"
 
 
 def test_an_open_calendar_stays_open(home: Settings) -> None:
-    Calendar(FIRST, None).save(home, Origin.LOGS)
+    Calendar(FIRST, None).save(home, CalendarOrigin.LOGS)
     _seed(home, "access.log", _line(FIRST - timedelta(hours=1)))
-    assert Recorded.find(home) == Recorded(Calendar(FIRST - timedelta(hours=1), None), Origin.LOGS)
+    assert RecordedCalendar.find(home) == RecordedCalendar(
+        Calendar(FIRST - timedelta(hours=1), None), CalendarOrigin.LOGS
+    )
 
 
 def test_the_devices_of_a_home_are_not_replaced_by_a_log(home: Settings) -> None:
@@ -223,14 +307,17 @@ def test_a_log_years_away_is_refused_and_leaves_nothing(home: Settings, days: in
     before = _fingerprint(home.landing)
     with pytest.raises(FarFromOtherLogs, match=r"more than 366 days .* Nothing was landed"):
         _seed(home, "access.log", _line(FIRST + timedelta(days=days)))
-    assert (_fingerprint(home.landing), Recorded.find(home)) == (before, Recorded(_hours(0, 1), Origin.LOGS))
+    assert (_fingerprint(home.landing), RecordedCalendar.find(home)) == (
+        before,
+        RecordedCalendar(_hours(0, 1), CalendarOrigin.LOGS),
+    )
 
 
 def test_a_file_that_is_no_log_is_refused_and_leaves_nothing(home: Settings) -> None:
     with pytest.raises(EmptyLog, match="Nothing was landed"):
         _seed(home, "letter.txt", b"Dear reader,\n", b"this is no log.\n")
     assert ready_hours(home.landing) == []
-    assert Recorded.find(home) is None
+    assert RecordedCalendar.find(home) is None
 
 
 def test_what_was_simulated_gives_way_to_a_log_and_is_kept(home: Settings) -> None:
@@ -240,6 +327,6 @@ def test_what_was_simulated_gives_way_to_a_log_and_is_kept(home: Settings) -> No
     assert _seed(home, "access.log", _line(FIRST, "/real")).took_the_place
     assert not _seed(home, "access.log", _line(FIRST, "/real")).took_the_place
     assert _records(home.landing) == {FIRST: {"/real": 1}}
-    assert Recorded.find(home) == Recorded(_hours(0, 1), Origin.LOGS)
+    assert RecordedCalendar.find(home) == RecordedCalendar(_hours(0, 1), CalendarOrigin.LOGS)
     (home.landing / f"_{VISITS}-1").rename(home.home / VISITS)
     assert _records(home.home) == simulated

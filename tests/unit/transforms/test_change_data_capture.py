@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from de_assets.bronze.users_changes import understood_or_explained
 from de_assets.transforms.data_ingestion.change_data_capture import CLOCKS_DIFFER, in_log_order, with_truncations
 from de_assets.transforms.idempotency.slowly_changing_dimension import versions
-from de_resources.capture.envelope import Origin, records, snapshot_record, truncation
+from de_resources.capture.envelope import TransactionOrigin, records, snapshot_record, truncation
 from de_resources.capture.pgoutput import Relation, RowChange
 
 pytestmark = pytest.mark.pattern("change_data_capture")
@@ -40,7 +40,7 @@ def produced(*changes: tuple[str, dict[str, str] | None, dict[str, str] | None, 
         record.value
         for lsn, (operation, before, after, event_time) in enumerate(changes, start=1)
         for record in records(
-            RowChange(TABLE, operation, before, after), ["id"], Origin(lsn, COMMITTED, lsn, event_time), 0
+            RowChange(TABLE, operation, before, after), ["id"], TransactionOrigin(lsn, COMMITTED, lsn, event_time), 0
         )
     ]
 
@@ -148,7 +148,7 @@ def versions_of(changes: DataFrame) -> list[Row]:
 
 def emptied(lsn: int, *, snapshot: tuple[dict[str, str], ...] = (), at: datetime = COMMITTED) -> list[bytes | None]:
     """A truncation; with rows, a snapshot, which begins with one."""
-    origin = Origin(lsn, at, lsn, snapshot=bool(snapshot))
+    origin = TransactionOrigin(lsn, at, lsn, snapshot=bool(snapshot))
     return [
         truncation(TABLE, origin, 0).value,
         *(snapshot_record(TABLE, row, ["id"], origin, place).value for place, row in enumerate(snapshot, start=1)),

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from de_assets.transforms.error_management.dead_letter import (
     CLOSED,
-    Kind,
+    DeadLetterKind,
     close,
     identify,
     letter_id,
@@ -31,7 +31,7 @@ def lines(spark: SparkSession, payloads: list[bytes], hour: datetime = HOUR) -> 
 
 
 def read_again(
-    spark: SparkSession, payloads: list[bytes], *decisions: tuple[str, Kind, int, str | None]
+    spark: SparkSession, payloads: list[bytes], *decisions: tuple[str, DeadLetterKind, int, str | None]
 ) -> list[tuple]:
     """The lines after a parser that understands what begins with `good`."""
     schema = (
@@ -67,11 +67,11 @@ def test_each_line_is_counted_once_whatever_was_decided(spark: SparkSession) -> 
     found = read_again(
         spark,
         [b"bad", b"worse", b"worse", b"junk", b"good", b"other"],
-        (bad, Kind.REPAIRED, 1, "good bad"),
-        (worse, Kind.REPAIRED, 1, "good worse"),
-        (worse, Kind.REPAIRED, 1, "still worse"),
-        (junk, Kind.DISCARDED, 0, None),
-        ("of a line that is gone", Kind.DISCARDED, 0, None),
+        (bad, DeadLetterKind.REPAIRED, 1, "good bad"),
+        (worse, DeadLetterKind.REPAIRED, 1, "good worse"),
+        (worse, DeadLetterKind.REPAIRED, 1, "still worse"),
+        (junk, DeadLetterKind.DISCARDED, 0, None),
+        ("of a line that is gone", DeadLetterKind.DISCARDED, 0, None),
     )
     assert found == [
         ("bad", "replayed", "broken", 1, "-"),
@@ -91,11 +91,11 @@ def test_after_the_parser_was_mended_a_retried_line_is_back_and_a_closed_one_is_
     found = read_again(
         spark,
         [b"good 1", b"good 2", b"good 3"],
-        (again, Kind.RETRIED, 1, None),
-        (replaced, Kind.RETRIED, 1, None),
-        (replaced, Kind.REPAIRED, 2, "good repair"),
-        (given_up, Kind.RETRIED, 1, None),
-        (given_up, Kind.DISCARDED, 1, None),
+        (again, DeadLetterKind.RETRIED, 1, None),
+        (replaced, DeadLetterKind.RETRIED, 1, None),
+        (replaced, DeadLetterKind.REPAIRED, 2, "good repair"),
+        (given_up, DeadLetterKind.RETRIED, 1, None),
+        (given_up, DeadLetterKind.DISCARDED, 1, None),
     )
     assert found == [
         ("good 1", "back", "-", 1, "-"),

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from de_assets.transforms.error_management.filter_interceptor import (
     MOST_CONDITIONS,
     Interception,
-    Removed,
+    RemovedRows,
     intercept,
     interceptions,
 )
@@ -49,7 +49,7 @@ def by_hand(rows: Rows) -> Interception:
         first.update(against[:1])
         alone.update(against if len(against) == 1 else [])
         kept += not against
-    return Interception(len(rows), kept, {c: Removed(first[c], alone[c], unknown[c]) for c in CONDITIONS})
+    return Interception(len(rows), kept, {c: RemovedRows(first[c], alone[c], unknown[c]) for c in CONDITIONS})
 
 
 def told(account: Interception) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def test_counts_stay_exact_however_many_tasks_there_are_and_too_many_values_are_
 def test_codes_are_read_back() -> None:
     # Window 7; "a" holds and "b" fails (1), both fail (4), "a" is unknown and "b" holds (6).
     found = interceptions([(7 * 9 + 1, 10), (7 * 9 + 4, 3), (7 * 9 + 6, 2), (7 * 9, 5)], ["a", "b"])
-    assert found == {7: Interception(20, 5, {"a": Removed(5, 2, 2), "b": Removed(10, 10, 0)})}
+    assert found == {7: Interception(20, 5, {"a": RemovedRows(5, 2, 2), "b": RemovedRows(10, 10, 0)})}
 
 
 _RETRIED = """

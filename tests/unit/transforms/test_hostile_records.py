@@ -20,16 +20,18 @@ from pyspark.sql import functions as F
 
 from de_assets.contracts.devices import Devices
 from de_assets.contracts.serving import WeeklyVisits
-from de_assets.contracts.traffic import ReferralStats, Sessions, UserActivity, VisitsCubeDaily
+from de_assets.contracts.traffic import ReferralStats, Sessions, SessionsPending, UserActivity, VisitsCubeDaily
 from de_assets.contracts.users import Users
 from de_assets.contracts.visits import BronzeVisits, Visits, VisitsEnriched, VisitsLate
 from de_assets.gold.referral_stats import by_referral
-from de_assets.gold.sessions import sessions
+from de_assets.gold.sessions import over_by_midnight
+from de_assets.gold.sessions_pending import open_at_midnight
 from de_assets.gold.user_activity import user_activity
 from de_assets.gold.visits_cube_daily import visits_cube_daily
 from de_assets.serving.weekly_visits import weekly_visits
 from de_assets.silver.visits import CONDITIONS, COPY, in_event_hour, late_visits, numbered_visits
 from de_assets.silver.visits_enriched import visits_enriched
+from de_assets.transforms.data_value.incremental_sessionizer import SessionWindows
 from de_assets.transforms.error_management.static_late_data_integrator import integrate_late
 from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
 from de_resources.contract import Contract
@@ -100,10 +102,11 @@ def datasets(parsed: DataFrame, spark: SparkSession) -> dict[type[DataFrameModel
     valid = in_event_hour(
         numbered.where(" AND ".join(f"({condition})" for condition in CONDITIONS.values())).drop(COPY)
     )
-    users, devices, before = (
-        spark.createDataFrame([], Contract.of(m).struct_type()) for m in (Users, Devices, UserActivity)
+    users, devices, before, pending = (
+        spark.createDataFrame([], Contract.of(m).struct_type()) for m in (Users, Devices, UserActivity, SessionsPending)
     )
     enriched = visits_enriched(valid, users, devices).persist()
+    two_days = SessionWindows(HOUR.replace(hour=0), timedelta(days=1), 2)
     columns = ["visit_id", "user_id", "referral", "event_time"]
     days = [HOUR.date(), HOUR.date() + timedelta(days=1)]
     referrals = integrate_late(
@@ -116,7 +119,8 @@ def datasets(parsed: DataFrame, spark: SparkSession) -> dict[type[DataFrameModel
         Visits: valid,
         VisitsEnriched: enriched,
         VisitsCubeDaily: visits_cube_daily(enriched),
-        Sessions: sessions(enriched),
+        Sessions: over_by_midnight(enriched, pending, two_days),
+        SessionsPending: open_at_midnight(enriched, pending, two_days),
         UserActivity: user_activity(enriched, before),
         ReferralStats: by_referral(referrals.frame),
         WeeklyVisits: weekly_visits(enriched),
@@ -124,7 +128,8 @@ def datasets(parsed: DataFrame, spark: SparkSession) -> dict[type[DataFrameModel
 
 
 MODELS = (
-    BronzeVisits, VisitsLate, Visits, VisitsEnriched, VisitsCubeDaily, Sessions, UserActivity, ReferralStats, WeeklyVisits
+    BronzeVisits, VisitsLate, Visits, VisitsEnriched, VisitsCubeDaily, Sessions, SessionsPending, UserActivity,
+    ReferralStats, WeeklyVisits,
 )  # fmt: skip
 
 

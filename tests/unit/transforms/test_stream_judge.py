@@ -7,15 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from stream_reference import Record, cuts, simulated, verdicts
 
 from de_assets.transforms.error_management.stream_judge import (
-    VERDICT,
     VERDICTS,
     Extent,
+    JudgedRecords,
+    JudgeState,
     RecordRule,
-    State,
     judge,
     next_state,
     totals,
@@ -34,37 +34,50 @@ STATE = (
 )
 
 
+def seconds(moment: datetime) -> int:
+    """Since 1970, of a time as Spark gives it to Python."""
+    return int(moment.timestamp() // 1)
+
+
 def clock(text: str) -> int:
     return int(datetime.fromisoformat(f"2026-01-05T{text}+00:00").timestamp())
 
 
 class Judge:
-    """Runs over a stream, each from the state that the one before has left."""
+    """Runs over a stream, each from the state that the one before has left, which is computed when somebody asks for it."""
 
     def __init__(self, spark: SparkSession, rule: RecordRule = RULE) -> None:
         self.spark, self.rule = spark, rule
-        self.state = spark.createDataFrame([], STATE)
         self.found: dict[tuple[int, int], str] = {}
         self.watermarks: dict[int, float | None] = {}
+        self._state = spark.createDataFrame([], STATE)
+        self._last: tuple[JudgedRecords, JudgeState, RecordRule] | None = None
 
     def run(self, *records: Record) -> Judge:
         frame = self.spark.createDataFrame(list(records), RECORDS).selectExpr(
             "source", "position", "timestamp_seconds(arrived) arrived", "timestamp_seconds(event) event", "id"
         )
-        state = State.of(self.state)
+        state = JudgeState.of(self.state)
         extent = Extent.of(frame, STREAM)
         assert extent is not None
         judged = judge(frame, extent, state, self.rule)
-        rows = judged.records.selectExpr(
-            "source", "position", VERDICT, "unix_seconds(batch) batch", "unix_seconds(watermark) watermark"
-        ).collect()
+        rows = judged.records.collect()
         assert len(rows) == len(records)
         self.found |= {(row.source, row.position): row.verdict for row in rows}
-        self.watermarks |= {row.batch: row.watermark for row in rows}
-        after = next_state(judged, state, self.rule, totals(judged.records, STREAM)).select(*self.state.columns)
-        # As written and read again: nothing of the lineage of earlier runs.
-        self.state = self.spark.createDataFrame(after.collect(), self.state.schema)
+        self.watermarks |= {seconds(row.batch): row.watermark and seconds(row.watermark) for row in rows}
+        # Judged once, as the runs of the graph do, which keep the records.
+        kept = self.spark.createDataFrame(rows, judged.records.schema)
+        self._last = replace(judged, records=kept), state, self.rule
         return self
+
+    @property
+    def state(self) -> DataFrame:
+        """After the last run, as written and read again: nothing of the lineage of earlier runs."""
+        if self._last is not None:
+            judged, state, rule = self._last
+            after = next_state(judged, state, rule, totals(judged.records, STREAM)).select(*self._state.columns)
+            self._state, self._last = self.spark.createDataFrame(after.collect(), self._state.schema), None
+        return self._state
 
     def watermark(self, batch: str) -> str | None:
         """What judged a batch."""
@@ -192,7 +205,7 @@ def test_any_cut_gives_what_one_record_after_the_other_gives(
         judged.run(*part)
     assert judged.found == expected
     assert judged.watermarks == watermarks
-    found = State.of(judged.state).sources.values()
+    found = JudgeState.of(judged.state).sources.values()
     totals_found = sum((Counter(source.totals) for source in found), Counter[str]())
     assert totals_found == Counter(expected.values()) + Counter(records=len(stream))
 

@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from de_assets.transforms.data_value.distributed_aggregator import cube
-from de_assets.transforms.data_value.sessionizer import sessions
 from de_assets.transforms.data_value.static_joiner import join_reference, join_valid_at
 from de_assets.transforms.error_management.late_data_detector import split_late
 from de_assets.transforms.error_management.windowed_deduplicator import deduplicate
@@ -158,32 +157,6 @@ class TestStaticJoiner:
         on = {"kind": "type", "v": "version"}
         joined = join_reference(events, devices, on, {"full_name": "device"}).collect()
         assert {r["id"]: r["device"] for r in joined} == {"a": "MacBook", "b": None}
-
-
-class TestSessions:
-    def build(self, spark: SparkSession, minutes: list[int]) -> list[tuple[int, int]]:
-        rows = [("u", datetime(2024, 10, 10, m // 60, m % 60), str(m), f"page_{m}") for m in minutes]
-        frame = spark.createDataFrame(rows, "user STRING, t TIMESTAMP, id STRING, page STRING")
-        built = sessions(frame, ["user"], "t", tie="id", page="page").orderBy("started_at").collect()
-        return [(r["visits"], r["duration_seconds"] // 60) for r in built]
-
-    def test_a_pause_as_long_as_the_gap_ends_a_session(self, spark: SparkSession) -> None:
-        assert self.build(spark, [0, 29, 58, 88, 200]) == [(3, 58), (1, 0), (1, 0)]
-
-    def test_the_order_of_arrival_does_not_matter(self, spark: SparkSession) -> None:
-        assert self.build(spark, [200, 88, 0, 58, 29]) == [(3, 58), (1, 0), (1, 0)]
-
-    def test_ids_are_stable_and_distinct(self, spark: SparkSession) -> None:
-        frame = spark.createDataFrame(
-            [(u, at(f"10T{h}:00:00"), str(h), "p") for u in "ab" for h in ("07", "09")],
-            "user STRING, t TIMESTAMP, id STRING, page STRING",
-        )
-        runs = [
-            {r["session_id"] for r in sessions(frame.repartition(n), ["user"], "t", "id", "page").collect()}
-            for n in (1, 3)
-        ]
-        assert runs[0] == runs[1]
-        assert len(runs[0]) == 4
 
 
 @pytest.mark.pattern("distributed_aggregator")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from math import isfinite
 
-from de_resources.observers.bounds import Bounds
+from de_resources.pages.words import short
 
 WIDTH, HEIGHT = 320, 96
 _TOP, _BOTTOM, _SIDE = 16, 16, 6
@@ -33,18 +33,17 @@ class Mark:
     refused: bool = False
 
 
-def history(title: str, marks: Sequence[Mark], bounds: Bounds | None = None) -> str:
-    """The values from left to right, and the band in which the newest one was expected. Nothing without values."""
+def history(title: str, marks: Sequence[Mark], band: tuple[float, float] | None = None) -> str:
+    """The values from left to right, and the band (lowest, highest) in which the newest was expected. None without values."""
     known = [mark for mark in marks if isfinite(mark.value)]
     if not known:
         return ""
     values = [mark.value for mark in known]
-    band = [bounds.low, bounds.high] if bounds else []
-    scale = _Scale.over([*values, *band])
+    scale = _Scale.over([*values, *(band or ())])
     xs = [_x(place, len(known)) for place in range(len(known))]
     parts = [_open(title)]
-    if bounds:
-        top, bottom = scale.y(bounds.high), scale.y(bounds.low)
+    if band:
+        bottom, top = map(scale.y, band)
         parts.append(f'<rect class="band" x="0" y="{top:.1f}" width="{WIDTH}" height="{bottom - top:.1f}"/>')
     points = " ".join(f"{x:.1f},{scale.y(value):.1f}" for x, value in zip(xs, values, strict=True))
     parts.append(f'<polyline class="line" points="{points}"/>')
@@ -79,13 +78,6 @@ def box(title: str, low: float, quantiles: Sequence[float], high: float) -> str:
             "</svg>",
         ]
     )
-
-
-def short(value: float) -> str:
-    """A number for people, in a few signs."""
-    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e12):
-        return f"{int(value):,}"
-    return f"{value:,.3g}" if 1e-3 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 @dataclass(frozen=True)

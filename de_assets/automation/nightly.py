@@ -1,0 +1,34 @@
+"""What jobs that run every night have in common: one job of ops, tried again after a transient error, and its schedule."""
+
+from collections.abc import Callable, Sequence
+
+import dagster as dg
+
+from de_assets.dataset import pattern_tags
+from de_resources.retries import RETRY_TRANSIENT
+
+
+def job_of(
+    name: str, ops: Sequence[Callable[[], object]], *, description: str, patterns: Sequence[str] = ()
+) -> dg.JobDefinition:
+    """A job of ops that do not wait for each other, carrying these patterns of the catalogue."""
+
+    @dg.job(op_retry_policy=RETRY_TRANSIENT, name=name, tags=pattern_tags(*patterns), description=description)
+    def job() -> None:
+        for op in ops:
+            op()
+
+    return job
+
+
+def nightly(job: str, cron: str, *, description: str, patterns: Sequence[str] = ()) -> dg.ScheduleDefinition:
+    """The schedule `<job>_nightly`, in UTC, on from the first start of the daemon."""
+    return dg.ScheduleDefinition(
+        name=f"{job}_nightly",
+        job_name=job,
+        cron_schedule=cron,
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=description,
+        tags=pattern_tags(*patterns),
+    )

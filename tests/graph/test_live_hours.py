@@ -1,0 +1,216 @@
+"""Live visits by the hour: hours that are over are judged and shown, and a person decides about one that is held."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from instances import silent_instance
+from lineage_truth import problems
+from other_reader import rows_of
+
+from de_assets.automation.maintenance.publication import PUBLISH, ROLL_BACK, NoSuchPartition, publication_jobs
+from de_assets.bronze.visits_stream import understood_or_explained
+from de_assets.gold.traffic_live import checks as traffic_checks
+from de_assets.gold.traffic_live import traffic_live
+from de_assets.partitions import CALENDAR
+from de_assets.resources import resources
+from de_assets.silver.visits_live_hours import FEW, checks, visits_live_hours
+from de_checks.publication import NAME
+from de_resources.delta.publish.decisions import NoReason, waiting
+from de_resources.delta.table import Table
+from de_resources.settings import Settings
+from de_resources.spark import SparkEngine
+
+pytestmark = pytest.mark.pattern("audit_write_audit_publish")
+
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+ASSET = "silver/visits_live_hours"
+BRONZE = dg.AssetSpec(["bronze", "visits_stream"])
+
+
+def at(hour: int, minute: int = 0) -> datetime:
+    return CALENDAR.start + timedelta(hours=hour, minutes=minute)
+
+
+def key(hour: int) -> str:
+    return at(hour).strftime("%Y-%m-%d-%H:%M")
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What was sent: by whom, when it was viewed, and whether the broker took it before that."""
+
+    id: str
+    viewed: datetime
+    user: str = "u"
+    ahead: bool = False
+
+
+@dataclass
+class Live:
+    """A topic as bronze has it, its hours, and who counts them."""
+
+    engine: SparkEngine
+    root: Path
+    instance: dg.DagsterInstance
+    sent: int = 0
+    shown: dict[int, list[Visit]] = field(default_factory=lambda: defaultdict(list))
+
+    def land(self, *visits: Visit, broken: int = 0) -> None:
+        """Bronze takes these records, and some that nobody understands."""
+        rows = []
+        for visit in visits:
+            text = {"visit_id": visit.id, "user_id": visit.user, "page": "p", "keep_private": False, "context": {}}
+            taken = visit.viewed + (timedelta(hours=-2) if visit.ahead else timedelta(seconds=3))
+            rows.append((json.dumps({**text, "event_time": visit.viewed.isoformat()}).encode(), taken))
+        rows += [(b"nobody understands this", at(0))] * broken
+        records = [(value, 0, self.sent + n, taken) for n, (value, taken) in enumerate(rows)]
+        self.sent += len(records)
+        frame = self.engine.spark_session.createDataFrame(
+            records, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP"
+        )
+        understood_or_explained(frame).write.format("delta").mode("append").save(
+            str(self.root / "bronze/visits_stream")
+        )
+
+    @property
+    def resources(self) -> dict[str, Any]:
+        settings = Settings.from_environment({"DE_HOME": str(self.root.parent), "LAKE_ROOT": str(self.root)})
+        return resources(settings, self.engine)
+
+    def follow(self) -> dict[str, dg.AssetCheckEvaluation]:
+        """A run of the hours and of who counts them; the verdicts on the hours."""
+        result = dg.materialize(
+            [BRONZE, visits_live_hours, traffic_live, *checks, *traffic_checks],
+            instance=self.instance,
+            resources=self.resources,
+            run_config=QUIET,
+        )
+        return {f"{e.asset_key.path[-1]}/{e.check_name}": e for e in result.get_asset_check_evaluations()}
+
+    def decide(self, job: str, window: str, reason: str = "looked at it") -> dg.ExecuteInProcessResult:
+        """A person's decision about one hour."""
+        (chosen,) = (j for j in publication_jobs([visits_live_hours]) if j.name == job)
+        (op,) = chosen.graph.node_defs
+        config = {"table": ASSET, "partition": window, "reason": reason}
+        try:
+            return chosen.execute_in_process(
+                instance=self.instance,
+                resources={"lake": self.resources["lake"]},
+                run_config={"ops": {op.name: {"config": config}}, **QUIET},
+            )
+        except dg.DagsterError as error:
+            raise error.__cause__ or error from None
+
+    def hours(self) -> dict[str, list[str]]:
+        """The visits that readers see, by hour; who has no engine sees the same."""
+        seen: dict[str, list[str]] = defaultdict(list)
+        for row in self.engine.spark_session.read.format("delta").load(self.table.uri).collect():
+            seen[row.event_hour.replace(tzinfo=UTC).strftime("%Y-%m-%d-%H:%M")].append(row.visit_id)
+        assert len(rows_of(self.table.uri)) == sum(map(len, seen.values()))
+        return {each: sorted(ids) for each, ids in sorted(seen.items())}
+
+    def traffic(self) -> list[tuple[str, int, int]]:
+        rows = self.engine.spark_session.read.format("delta").load(str(self.root / "gold/traffic_live")).collect()
+        return sorted((row.event_hour.strftime("%Y-%m-%d-%H:%M"), row.visits, row.users) for row in rows)
+
+    @property
+    def table(self) -> Table:
+        return Table("silver.visits_live_hours", str(self.root / "silver/visits_live_hours"))
+
+
+MANY = [Visit(f"c{n}", at(2, 10), ahead=True) for n in range(FEW)]
+"""An hour of a producer whose clock is ahead."""
+
+
+@pytest.fixture
+def live(engine: SparkEngine, tmp_path: Path) -> Iterator[Live]:
+    assert engine.spark_session is not None
+    with silent_instance() as instance:
+        yield Live(engine, tmp_path / "lake", instance)
+
+
+@pytest.mark.red_check("is_published")
+def test_a_bad_hour_is_held_while_others_are_counted_and_a_person_decides_about_it(live: Live) -> None:
+    """An hour with few visits, of which one came twice; one of a producer whose clock is ahead; one that goes on."""
+    live.land(
+        Visit("a", at(1, 5)), Visit("a", at(1, 5)), Visit("b", at(1, 59), "v"), Visit("e", at(1, 9)), Visit("f", at(1, 9)),
+        Visit("g", at(1, 9)), *MANY, Visit("d", at(3, 31)), broken=2,
+    )  # fmt: skip
+    first = live.follow()
+    assert live.hours() == {key(1): ["a", "a", "b", "e", "f", "g"]}
+    assert live.traffic() == [(key(1), 5, 2)]
+    wrong = problems(live.instance, dg.Definitions([BRONZE, visits_live_hours, traffic_live], resources=live.resources))
+    assert wrong == {ASSET: {}, "gold/traffic_live": {}}, "every column leads to what it is computed from"
+    verdict = first[f"visits_live_hours/{NAME}"]
+    assert (verdict.passed, verdict.blocking) == (False, False)
+    told = {name: value.value for name, value in verdict.metadata.items()}
+    assert (told["held"], told["shown"], told["open"]) == (key(2), key(1), key(3))
+    assert f"| {key(2)}, share dated in the future | fail | It is 1, accepted is " in str(told["audits"])
+    assert f"| {key(1)}, share of copies | passed |" in str(told["audits"])
+    assert first["traffic_live/rows_meet_contract"].passed
+
+    # The next runs go on, and the verdict tells of what waits as long as it waits.
+    live.land(Visit("h", at(4, 40)))
+    again = live.follow()[f"visits_live_hours/{NAME}"]
+    assert (again.passed, again.metadata["shown"].value, again.metadata["held"].value) == (False, key(3), key(2))
+    assert "share dated in the future" in str(again.metadata["audits"].value)
+    assert [held.key for held in waiting(live.table)] == [key(2)]
+
+    with pytest.raises(NoReason):
+        live.decide(PUBLISH, key(2), reason=" ")
+    with pytest.raises(NoSuchPartition, match="has no window"):
+        live.decide(PUBLISH, "2024-13-01-00:00")
+    (output,) = (e for e in live.decide(PUBLISH, key(2)).events_for_node("publish_one") if e.is_successful_output)
+    assert output.step_output_data.metadata["publication/bytes_written"].value == 0
+    ahead = sorted(visit.id for visit in MANY)
+    assert live.hours() == {key(1): ["a", "a", "b", "e", "f", "g"], key(2): ahead, key(3): ["d"]}
+    newest = _newest_verdict(live)
+    assert (newest.passed, newest.metadata["held"].value, waiting(live.table)) == (True, "none", [])
+    live.follow()
+    assert live.traffic() == [(key(1), 5, 2), (key(2), FEW, 1), (key(3), 1, 1)]
+
+
+def test_a_late_visit_has_its_hour_judged_again_and_the_hour_is_taken_back(live: Live) -> None:
+    live.land(Visit("a", at(1, 5)), Visit("b", at(2, 31)))
+    assert live.follow()[f"visits_live_hours/{NAME}"].passed
+    live.land(Visit("late", at(1, 6)), *[Visit("b", at(2, 40))] * FEW, Visit("c", at(4)))
+    verdict = live.follow()[f"visits_live_hours/{NAME}"]
+    assert live.hours() == {key(1): ["a", "late"]}
+    assert verdict.metadata["held"].value == key(2), "nothing but copies of one visit"
+    assert live.traffic() == [(key(1), 2, 1)]
+
+    live.decide(ROLL_BACK, key(1), reason="the late one is no visit")
+    assert live.hours() == {key(1): ["a"]}
+    assert not _newest_verdict(live).passed, "another hour waits still"
+    live.follow()
+    assert (live.hours(), live.traffic()) == ({key(1): ["a"]}, [(key(1), 1, 1)])
+
+
+def test_visits_of_no_hour_of_the_calendar_are_told_and_never_shown(live: Live) -> None:
+    year = timedelta(days=365)
+    live.land(Visit("a", at(1, 5)), Visit("past", at(0) - year), Visit("future", at(0) + year), Visit("b", at(2, 40)))
+    live.follow()
+    assert live.hours() == {key(1): ["a"]}
+    newest = live.instance.fetch_materializations(dg.AssetKey(ASSET.split("/")), limit=1).records[0]
+    assert newest.asset_materialization is not None
+    assert newest.asset_materialization.metadata["windows/rows_outside"].value == 2
+
+
+def _newest_verdict(live: Live) -> dg.AssetCheckEvaluation:
+    check = dg.AssetCheckKey(dg.AssetKey(ASSET.split("/")), NAME)
+    (record,) = live.instance.event_log_storage.get_asset_check_execution_history(check, limit=1)
+    newest = live.instance.fetch_materializations(dg.AssetKey(ASSET.split("/")), limit=1).records[0]
+    assert record.evaluation is not None
+    target = record.evaluation.target_materialization_data
+    assert target is not None
+    assert target.storage_id == newest.storage_id
+    return record.evaluation

@@ -1,0 +1,133 @@
+"""Every asset of the graph after a real run over Spark Connect, broker and database: where its columns come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import dagster as dg
+import pytest
+from lineage_truth import problems
+from platform_world import KEYS, Lakehouse, Platform
+
+from de_assets.catalogue import load_locations
+from de_assets.cli.trace import sources_of
+from de_assets.dashboards.definitions import defs as dashboards
+from de_assets.definitions import defs
+from de_assets.outside_rows import OutsideRows
+from de_assets.sources.landed_lines import line_numbers
+from de_assets.sources.topics import VISITS, VISITS_REDUCED
+from de_resources.kafka import KafkaBroker
+from de_resources.kafka.topic import Topic
+from de_resources.lineage.recorded import Lineages
+from de_resources.spark import SparkEngine, close_connections
+from de_resources.tracing.trace import Traced, trace
+
+pytestmark = [pytest.mark.services, pytest.mark.pattern("fine_grained_tracker", "dataset_tracker")]
+
+
+def runs() -> list[dict[str, object]]:
+    """All steps of both locations, upstream first, once."""
+    found: list[dict[str, object]] = []
+    for location, module in ((defs, "de_assets.definitions"), (dashboards, "de_assets.dashboards.definitions")):
+        graph, seen = location.resolve_asset_graph(), set[str]()
+        for key in graph.toposorted_asset_keys:
+            node = graph.get(key)
+            names = sorted(each.to_user_string() for each in node.execution_set_asset_keys)
+            if not node.is_materializable or names[0] in seen:
+                continue
+            seen.add(names[0])
+            found.append({"assets": names, "graph": module, **_keys(node.partitions_def)})
+    return found
+
+
+def _keys(partitions: dg.PartitionsDefinition[str] | None) -> dict[str, str]:
+    if partitions is None:
+        return {}
+    if isinstance(partitions, dg.HourlyPartitionsDefinition):
+        return {"first": KEYS[0], "last": KEYS[-1]}
+    return {"key": partitions.get_partition_keys()[0]}
+
+
+@pytest.fixture(scope="module")
+def filled(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
+    """A lake in which every asset has run once."""
+    fed_platform.up()
+    lakehouse = Lakehouse(fed_platform.services, tmp_path_factory.mktemp("everywhere"))
+    lakehouse.environment["DE_CALENDAR"] = "2024-10-10T00/2024-10-11T00"
+    lakehouse.run(*runs()).succeeded()
+    return lakehouse
+
+
+def test_every_column_of_every_asset_leads_to_the_declared_inputs(filled: Lakehouse) -> None:
+    with dg.DagsterInstance.from_config(str(filled.instance)) as instance:
+        found = {name: wrong for location in (defs, dashboards) for name, wrong in problems(instance, location).items()}
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+    made = {key for location in (defs, dashboards) for key in location.resolve_asset_graph().materializable_asset_keys}
+    assert set(found) == {key.to_user_string() for key in made}
+
+
+Find = Callable[..., Traced]
+
+
+@pytest.fixture
+def find(filled: Lakehouse, platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[Find]:
+    """Traces a row, as `de trace` does."""
+    monkeypatch.setenv("LAKE_ROOT", str(filled.root))
+    monkeypatch.setenv("DE_CALENDAR", filled.environment["DE_CALENDAR"])
+    engine = SparkEngine()
+    with platform.at_home(), dg.DagsterInstance.from_config(str(filled.instance)) as instance:
+        locations = load_locations()
+        known = sources_of(Lineages.of(instance, locations), engine, OutsideRows.of_graph(instance, locations))
+        yield lambda name, **key: trace(engine.spark_session, known.__getitem__, name, key)
+        close_connections()
+
+
+def below(found: Traced, *names: str) -> Traced:
+    """What it was made of, step by step."""
+    for name in names:
+        found = next(each for each in found.inputs if each.dataset == name)
+    return found
+
+
+def test_a_served_row_leads_to_the_landed_lines(filled: Lakehouse, platform: Platform, find: Find) -> None:
+    """The country with the fewest visits, and one of the visits: beside a search through the tables."""
+    rows = platform.query("SELECT country, visits FROM serving.daily_traffic_by_country ORDER BY visits, country")
+    country, count = rows[0]
+    found = find("serving/daily_traffic_by_country", event_date="2024-10-10", country=country)
+    enriched = below(found, "gold/visits_cube_daily", "silver/visits_enriched")
+    visits = [row for row in filled.rows("silver/visits_enriched") if (row["country"] or "unknown") == country]
+    assert (found.rows[0].values["visits"], enriched.total) == (count, len(visits))
+    assert {row.values["visit_id"] for row in enriched.rows} <= {row["visit_id"] for row in visits}
+    landed = below(enriched, "silver/visits", "bronze/visits")
+    assert {row.values["visit_id"] for row in landed.rows} == {row.values["visit_id"] for row in enriched.rows}
+    for row in landed.rows:
+        assert line_numbers(platform.landing / row.values["source_file"], row.values["raw"])
+    served_visit = find("serving/weekly_visits", visit_id=visits[0]["visit_id"])
+    (one,) = below(served_visit, "silver/visits_enriched").rows
+    assert one.values["visit_id"] == visits[0]["visit_id"]
+    assert [bool(each.rows[0].makers[0].run) for each in (found, served_visit)] == [True, True]
+
+
+def test_a_record_and_a_live_session_lead_to_the_offsets_that_they_were_made_of(platform: Platform, find: Find) -> None:
+    with platform.at_home():
+        source, reduced = (Topic(KafkaBroker().client_config(), name) for name in (VISITS, VISITS_REDUCED))
+        begins = next((p, at) for p, at in sorted(reduced.begins().items()) if at < reduced.ends()[p])
+        (record,) = reduced.nearest([begins])
+        assert record is not None
+        found = find("serving/visits_reduced", partition=str(record.partition), offset=str(record.offset))
+        wanted = json.loads(record.value or b"")["visit_id"]
+        kept = below(found, "bronze/visits_stream").rows
+        assert kept
+        for row in kept:
+            (original,) = source.nearest([(row.values["topic_partition"], row.values["topic_offset"])])
+            assert json.loads((original.value if original else b"") or b"")["visit_id"] == wanted
+        ((session, visits),) = platform.query(
+            "SELECT session_id, visits FROM gold.sessions_live ORDER BY visits DESC, session_id LIMIT 1"
+        )
+        live = find("gold/sessions_live", session_id=session)
+    assert (live.rows[0].makers, below(live, "bronze/visits_stream").total) == ((), visits)
+    user = find(
+        "serving/users_snapshot", user_id=platform.query("SELECT min(user_id) FROM serving.users_snapshot")[0][0]
+    )
+    assert below(user, "silver/users", "bronze/users_changes").rows

@@ -1,0 +1,270 @@
+"""What runs are told as: what OpenLineage's own models take, with what the runs have really done."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from de_assets.automation.openlineage import openlineage_events
+from de_resources.lineage.record import COLUMN_LINEAGE, LINEAGE_CONDITIONS, UNDECLARED
+from de_resources.openlineage.relay import Relay, Relayed
+
+pytestmark = pytest.mark.pattern("dataset_tracker")
+
+SOURCE, VISITS, TOTALS = (dg.AssetKey(["blog", name]) for name in ("source", "visits", "totals"))
+DAILY = dg.StaticPartitionsDefinition(["2024-01-01", "2024-01-02"])
+Validate = Callable[[dict[str, Any]], None]
+
+
+@dg.asset(key=VISITS, deps=[SOURCE], partitions_def=DAILY, backfill_policy=dg.BackfillPolicy.single_run())
+def visits(context: dg.AssetExecutionContext) -> None:
+    for key in context.partition_keys:
+        context.add_asset_metadata({"dagster/partition_row_count": 7}, partition_key=key)
+    lineage = dg.TableColumnLineage({"id": [dg.TableColumnDep(SOURCE, "value")], "made": []})
+    schema = dg.TableSchema([dg.TableColumn("id", "bigint", "Identity"), dg.TableColumn("made", "string")])
+    context.add_output_metadata(
+        {
+            COLUMN_LINEAGE: lineage,
+            LINEAGE_CONDITIONS: dg.MetadataValue.json({"blog/source": ["offset"]}),
+            UNDECLARED: dg.MetadataValue.json(["`blog/hidden`", "table secrets"]),
+            "dagster/column_schema": schema,
+            "dagster/uri": "/lake/blog/visits",
+        }
+    )
+
+
+@dg.asset(key=TOTALS, deps=[VISITS], check_specs=[dg.AssetCheckSpec("adds_up", asset=TOTALS)])
+def totals() -> Iterator[Any]:
+    yield dg.MaterializeResult(metadata={"dagster/row_count": 3}, data_version=dg.DataVersion("12"))
+    yield dg.AssetCheckResult(
+        check_name="adds_up",
+        passed=False,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"example": "alice@example.org"},
+    )
+
+
+@dg.asset(key=["blog", "broken"])
+def broken() -> None:
+    raise ValueError("the row of alice@example.org")
+
+
+def run(instance: dg.DagsterInstance, asset: Any, first: str = "", last: str = "") -> str:
+    tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last} if first else {}
+    return dg.materialize([asset], instance=instance, tags=tags, raise_on_error=False).run_id
+
+
+def told(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for file in sorted(folder.glob("*.jsonl")) for line in file.read_text().splitlines()]
+
+
+def relay(instance: dg.DagsterInstance, folder: Path) -> Relayed:
+    return Relay(instance, folder, "blog", {"blog/totals": ["blog/visits"]}).relay()
+
+
+def test_every_run_is_told_and_each_event_is_valid(
+    instance: dg.DagsterInstance, tmp_path: Path, validate: Validate
+) -> None:
+    ids = [run(instance, visits, "2024-01-01", "2024-01-02"), run(instance, totals), run(instance, broken)]
+    done = relay(instance, tmp_path)
+    events = told(tmp_path)
+    assert (done.runs, done.events, done.away) == (3, len(events), "")
+    for event in events:
+        validate(event)
+    of_runs = [(e["run"]["runId"], e["eventType"]) for e in events if e["run"]["runId"] in ids]
+    assert of_runs == [
+        (ids[0], "START"), (ids[0], "COMPLETE"), (ids[1], "START"), (ids[1], "COMPLETE"), (ids[2], "START"), (ids[2], "FAIL"),
+    ]  # fmt: skip
+    steps = [(e["job"]["name"].rpartition(".")[2], e["eventType"]) for e in events if e["run"]["runId"] not in ids]
+    assert steps == [
+        ("blog__visits", "START"), ("blog__visits", "COMPLETE"), ("blog__totals", "START"), ("blog__totals", "COMPLETE"),
+        ("blog__broken", "START"), ("blog__broken", "FAIL"),
+    ]  # fmt: skip
+    assert {e["run"]["facets"]["parent"]["run"]["runId"] for e in events if e["run"]["runId"] not in ids} == set(ids)
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (["eventType"], "BEGUN"),
+        (["run", "runId"], 7),
+        (["job", "more"], "x"),
+        (["outputs", 0, "facets", "schema", "fields", 0, "name"], None),
+        (["outputs", 0, "facets", "schema", "_schemaURL"], "https://example.org/none.json"),
+    ],
+)
+def test_what_is_no_event_is_refused(
+    instance: dg.DagsterInstance, tmp_path: Path, validate: Validate, path: list[Any], wrong: Any
+) -> None:
+    """The reader that the other tests trust."""
+    run(instance, visits, "2024-01-01", "2024-01-02")
+    relay(instance, tmp_path)
+    (event,) = [e for e in told(tmp_path) if e["outputs"]]
+    place = event
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = wrong
+    with pytest.raises((AssertionError, KeyError, ValueError)):
+        validate(event)
+
+
+def test_columns_partitions_and_undeclared_inputs_are_facets(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    run(instance, visits, "2024-01-01", "2024-01-02")
+    relay(instance, tmp_path)
+    (event,) = [e for e in told(tmp_path) if e["outputs"]]
+    assert [each["name"] for each in event["inputs"]] == ["blog/hidden", "blog/source", "table secrets"]
+    (output,) = event["outputs"]
+    assert (output["namespace"], output["name"]) == ("blog", "blog/visits")
+    lineage = output["facets"]["columnLineage"]
+    assert {name: [each["field"] for each in of["inputFields"]] for name, of in lineage["fields"].items()} == {
+        "id": ["value"],
+        "made": [],
+    }
+    assert [(each["field"], each["transformations"][0]["type"]) for each in lineage["dataset"]] == [
+        ("offset", "INDIRECT")
+    ]
+    assert [each["name"] for each in output["facets"]["schema"]["fields"]] == ["id", "made"]
+    assert output["facets"]["symlinks"]["identifiers"][0]["name"] == "/lake/blog/visits"
+    keys = output["outputFacets"]["subset"]["outputCondition"]["partitions"]
+    assert [key["identifier"] for key in keys] == ["2024-01-01", "2024-01-02"]
+    assert output["outputFacets"]["outputStatistics"]["rowCount"] == 14
+
+
+def test_checks_are_assertions_about_the_dataset_and_no_value_leaves(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    run(instance, totals)
+    run(instance, broken)
+    relay(instance, tmp_path)
+    events = told(tmp_path)
+    (judged,) = [each for e in events for each in e["inputs"] if each.get("inputFacets")]
+    (assertion,) = judged["inputFacets"]["dataQualityAssertions"]["assertions"]
+    assert (judged["name"], assertion["assertion"], assertion["success"], assertion["severity"]) == (
+        "blog/totals",
+        "adds_up",
+        False,
+        "warn",
+    )
+    (output,) = [each for e in events for each in e["outputs"]]
+    assert output["facets"]["version"]["datasetVersion"] == "12"
+    assert "blog/visits" in [each["name"] for e in events for each in e["inputs"]]
+    errors = {e["run"]["facets"]["errorMessage"]["message"] for e in events if e["eventType"] == "FAIL"}
+    assert errors == {"ValueError"}
+    assert "alice" not in json.dumps(events)
+
+
+class Listener(BaseHTTPRequestHandler):
+    """Keeps what it is sent; refuses while `answers` is not 200."""
+
+    taken: list[dict[str, Any]]
+    answers = 200
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.answers == 200:
+            self.taken.append(body)
+        self.send_response(self.answers)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing on the terminal."""
+
+
+@contextmanager
+def listening(answers: int = 200) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    handler = type("_Listener", (Listener,), {"taken": [], "answers": answers})
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", handler.taken  # type: ignore[attr-defined]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def nobody() -> str:
+    """An address at which nobody listens."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{closed.getsockname()[1]}"
+
+
+def test_a_dead_listener_costs_a_run_nothing_and_gets_everything_later(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, validate: Validate
+) -> None:
+    monkeypatch.setenv("OPENLINEAGE_URL", nobody())
+    first = run(instance, totals)
+    run_of = instance.get_run_by_id(first)
+    assert run_of is not None
+    assert run_of.is_success
+    began = time.monotonic()
+    done = relay(instance, tmp_path)
+    assert done.events == 0
+    assert "did not take" in done.away
+    assert time.monotonic() - began < 10, "one attempt, and not the client's five with pauses"
+    with listening(answers=503) as (url, _):
+        monkeypatch.setenv("OPENLINEAGE_URL", url)
+        assert relay(instance, tmp_path).events == 0
+    second = run(instance, totals)
+    with listening() as (url, taken):
+        monkeypatch.setenv("OPENLINEAGE_URL", url)
+        assert relay(instance, tmp_path) == Relayed(runs=2, events=len(taken))
+        assert relay(instance, tmp_path) == Relayed()
+    for event in taken:
+        validate(event)
+    assert [e["run"]["runId"] for e in taken if e["run"]["runId"] in (first, second)] == [first, first, second, second]
+    assert told(tmp_path) == []
+
+
+def test_a_listener_that_dies_in_between_gets_the_run_again_as_a_whole(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(instance, totals)
+    with listening() as (url, taken):
+        monkeypatch.setenv("OPENLINEAGE_URL", url)
+        post, dies_at = Listener.do_POST, 3
+
+        def dying(self: Listener) -> None:
+            self.answers = 200 if len(self.taken) < dies_at else 500
+            post(self)
+
+        with monkeypatch.context() as dead:
+            dead.setattr(Listener, "do_POST", dying)
+            assert relay(instance, tmp_path).away
+        assert [e["eventType"] for e in taken] == ["START", "START", "COMPLETE"]
+        assert not relay(instance, tmp_path).away
+    # The run's beginning was taken, and is told once; its end is told as a whole, with the steps.
+    assert [e["eventType"] for e in taken[3:]] == ["START", "COMPLETE", "COMPLETE"]
+
+
+def test_an_instance_without_runs_and_a_run_that_was_deleted(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    assert relay(instance, tmp_path) == Relayed()
+    instance.delete_run(run(instance, totals))
+    assert not relay(instance, tmp_path).away
+
+
+def test_the_sensor_tells_what_is_new_and_starts_nothing(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DE_HOME", str(tmp_path))
+    defs = dg.Definitions(assets=[visits, totals], sensors=[openlineage_events])
+    run(instance, totals)
+    said = []
+    for _ in range(2):
+        with dg.build_sensor_context(instance, definitions=defs, sensor_name=openlineage_events.name) as context:
+            answer = openlineage_events.evaluate_tick(context)
+        assert not answer.run_requests
+        said.append(answer.skip_message)
+    assert said == ["4 events of 1 ended runs were taken.", "0 events of 0 ended runs were taken."]
+    (written,) = [e for e in told(tmp_path / "openlineage") if e["outputs"]]
+    assert written["inputs"][0]["name"] == "blog/visits", "by declaration, as it has no lineage"

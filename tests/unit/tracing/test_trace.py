@@ -1,0 +1,234 @@
+"""Row lineage over real tables, beside joins in plain Python; and who made a row, through compactions and merges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+import pandera.pyspark as pa
+import pyspark.sql.types as T
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from de_resources.contract import Contract
+from de_resources.delta.log import TableLog
+from de_resources.delta.table import CommitInfo, Table
+from de_resources.delta.write.merge import MergeRule, merge
+from de_resources.delta.write.overwrite import append, replace
+from de_resources.tracing.condition import condition_of
+from de_resources.tracing.makers import OUTSIDE, Maker, Makers, runs
+from de_resources.tracing.trace import AT_MOST, Key, NoSuchRow, NotTraceable, Outside, TracedSource, trace
+
+pytestmark = pytest.mark.pattern("fine_grained_tracker")
+
+
+class Clicks(pa.DataFrameModel):
+    """Clicks."""
+
+    id: T.LongType = pa.Field(nullable=False)
+    who: T.StringType = pa.Field(nullable=True, metadata={"personal": True})
+    at: T.LongType = pa.Field(nullable=False)
+
+    class Config:
+        """The dataset as a whole."""
+
+        name = "silver.clicks"
+        metadata = {"owner": "team:web", "key": ["id"]}  # noqa: RUF012
+
+
+class Visitors(pa.DataFrameModel):
+    """Visitors."""
+
+    who: T.StringType = pa.Field(nullable=True, metadata={"personal": True})
+    first: T.LongType = pa.Field(nullable=False)
+    last: T.LongType = pa.Field(nullable=False)
+
+    class Config:
+        """The dataset as a whole."""
+
+        name = "gold.visitors"
+        metadata = {"owner": "team:web", "key": ["first"]}  # noqa: RUF012
+
+
+CLICKS = [(1, "ann", 10), (2, None, 11), (3, "ann", 12), (4, "bob", 13), (5, None, 14), (6, "ann", 99)]
+
+
+def stamp(table: Table, run: str) -> CommitInfo:
+    return CommitInfo(table.name, table.name, "all", run, run, uuid4().hex)
+
+
+@pytest.fixture
+def clicks(lake: Path) -> Table:
+    return Table("silver.clicks", f"{lake}/silver/clicks", Contract.of(Clicks))
+
+
+@pytest.fixture
+def visitors(lake: Path) -> Table:
+    return Table("gold.visitors", f"{lake}/gold/visitors", Contract.of(Visitors))
+
+
+def frame(spark: SparkSession, rows: list[tuple[object, ...]], table: Table) -> DataFrame:
+    assert table.contract is not None
+    return spark.createDataFrame(rows, table.contract.struct_type()).coalesce(1)
+
+
+def finder(*sources: TracedSource) -> Callable[[str], TracedSource]:
+    known = {source.name: source for source in sources}
+    return lambda name: known.get(name, TracedSource(name))
+
+
+WINDOW = {"silver/clicks": "s.who <=> o.who AND s.at BETWEEN o.first AND o.last"}
+
+
+@pytest.fixture
+def written(spark: SparkSession, clicks: Table, visitors: Table) -> Mapping[str, TracedSource]:
+    half = len(CLICKS) // 2
+    append(spark, clicks, frame(spark, CLICKS[:half], clicks), stamp(clicks, "run-1"), slice_=None)
+    append(spark, clicks, frame(spark, CLICKS[half:], clicks), stamp(clicks, "run-2"), slice_=None)
+    rows: list[tuple[object, ...]] = [("ann", 10, 12), (None, 11, 14), ("bob", 13, 13), ("ann", 99, 99)]
+    replace(spark, visitors, frame(spark, rows, visitors), stamp(visitors, "run-3"), slice_=None)
+    same = {"id": {"bronze/lines": "id"}, "at": {"bronze/lines": "at"}}
+    return {
+        "silver/clicks": TracedSource("silver/clicks", clicks, ("bronze/lines",), same),
+        "gold/visitors": TracedSource("gold/visitors", visitors, ("silver/clicks",), metadata={"row_lineage": WINDOW}),
+    }
+
+
+def test_each_gold_row_leads_to_its_own_silver_rows_and_their_runs(
+    spark: SparkSession, written: Mapping[str, TracedSource]
+) -> None:
+    for who, first, last in [("ann", 10, 12), (None, 11, 14), ("bob", 13, 13), ("ann", 99, 99)]:
+        found = trace(spark, finder(*written.values()), "gold/visitors", {"first": str(first)})
+        (gold,), (silver,) = found.rows, found.inputs
+        assert runs(gold.makers) == ("run-3",)
+        expected = {
+            id_: "run-1" if id_ <= 3 else "run-2" for id_, by, at in CLICKS if by == who and first <= at <= last
+        }
+        assert {row.values["id"]: runs(row.makers)[0] for row in silver.rows} == expected
+        assert silver.how == "as the asset declares"
+        assert [each.dataset for each in silver.inputs] == ["bronze/lines"]
+
+
+def test_personal_values_are_masked_where_they_are_shown(
+    spark: SparkSession, written: Mapping[str, TracedSource]
+) -> None:
+    found = trace(spark, finder(*written.values()), "gold/visitors", {"first": "10"})
+    rows = [*found.rows, *found.inputs[0].rows]
+    assert {row.values["who"] for row in rows} == {"ann"}
+    assert "ann" not in str([row.shown for row in rows])
+
+
+def test_rows_that_were_compacted_still_name_the_runs_that_wrote_them(
+    spark: SparkSession, written: Mapping[str, TracedSource], clicks: Table
+) -> None:
+    spark.sql(f"OPTIMIZE {clicks.sql}")
+    log = clicks.log()
+    assert log is not None
+    assert log.files().num_rows == 1
+    found = trace(spark, finder(*written.values()), "gold/visitors", {"first": "10"})
+    assert {runs(row.makers) for row in found.inputs[0].rows} == {("run-2", "run-1")}, "one of the two"
+
+
+def test_a_merge_names_the_run_of_the_file_as_it_is_now(spark: SparkSession, clicks: Table) -> None:
+    rule = MergeRule(key=("id",))
+    for run, rows in (("one", CLICKS), ("two", [(1, "eve", 10)])):
+        merge(spark, clicks, frame(spark, rows, clicks), stamp(clicks, run), rule=rule, slice_=None)
+    found = trace(spark, finder(TracedSource("silver/clicks", clicks)), "silver/clicks", {"id": "1"})
+    assert [runs(row.makers) for row in found.rows] == [("two",)]
+
+
+def test_what_cannot_be_told_is_said(spark: SparkSession, written: Mapping[str, TracedSource]) -> None:
+    clicks = written["silver/clicks"]
+    assert clicks.table is not None
+    outside = trace(spark, finder(clicks), "silver/clicks", {"id": "1"})
+    assert [each.how for each in outside.inputs] == ["outside of the lake"]
+    absent = TracedSource("silver/absent", Table("silver.absent", f"{clicks.table.uri}_absent"))
+    optional = TracedSource("silver/clicks", clicks.table, ("silver/absent",))
+    (missing,) = trace(spark, finder(optional, absent), "silver/clicks", {"id": "1"}).inputs
+    assert missing.how == "it was never written"
+    itself = TracedSource("silver/clicks", clicks.table, ("silver/clicks",))
+    assert "its own earlier state" in trace(spark, finder(itself), "silver/clicks", {"id": "1"}).inputs[0].how
+    undeclared = TracedSource(
+        "gold/visitors", written["gold/visitors"].table, ("silver/clicks",), {"who": {"silver/clicks": "who"}}
+    )
+    (silver,) = trace(spark, finder(clicks, undeclared), "gold/visitors", {"first": "10"}).inputs
+    assert (silver.rows, silver.total) == ((), 0)
+    assert "do not hold its key (id); declare `row_lineage`" in silver.how
+
+
+def test_bad_input_is_refused_with_names(spark: SparkSession, written: Mapping[str, TracedSource]) -> None:
+    find = finder(*written.values())
+    with pytest.raises(NoSuchRow, match="no row with this first"):
+        trace(spark, find, "gold/visitors", {"first": "x' OR '1' = '1"})
+    with pytest.raises(NotTraceable, match="name first"):
+        trace(spark, find, "gold/visitors", {"who": "ann"})
+    with pytest.raises(NotTraceable, match="outside of the lake"):
+        trace(spark, find, "serving/elsewhere", {"id": "1"})
+
+
+def test_a_row_outside_of_the_lake_leads_to_rows_inside(
+    spark: SparkSession, written: Mapping[str, TracedSource]
+) -> None:
+    def rows(session: SparkSession, key: Key) -> DataFrame:
+        served = session.createDataFrame(
+            [("a", "ann", 10, 12), ("b", None, 11, 14)], "name STRING, who STRING, first LONG, last LONG"
+        )
+        return served.where(served.name == key["name"])
+
+    outside = Outside(("name",), rows, lambda row: {**row, "who": "***"}, lambda _row: (Maker(OUTSIDE, "run-9"),))
+    source = TracedSource(
+        "serving/visitors", None, ("silver/clicks", "gold/elsewhere"), metadata={"row_lineage": WINDOW}, outside=outside
+    )
+    find = finder(*written.values(), source)
+    found = trace(spark, find, "serving/visitors", {"name": "b"})
+    assert ([row.makers for row in found.rows], found.rows[0].shown["who"]) == ([(Maker(OUTSIDE, "run-9"),)], "***")
+    silver, elsewhere = found.inputs
+    assert {row.values["id"] for row in silver.rows} == {
+        id_ for id_, who, at in CLICKS if who is None and 11 <= at <= 14
+    }
+    assert elsewhere.how == "outside of the lake"
+    with pytest.raises(NoSuchRow):
+        trace(spark, find, "serving/visitors", {"name": "c"})
+    with pytest.raises(NotTraceable, match="name name"):
+        trace(spark, find, "serving/visitors", {"who": "ann"})
+    reader = TracedSource("gold/reader", written["gold/visitors"].table, ("serving/visitors",))
+    (left,) = trace(spark, finder(reader, source), "gold/reader", {"first": "10"}).inputs
+    assert left.how == "outside of the lake", "it is traced from there, and not through it"
+
+
+def test_of_many_rows_some_are_shown_and_all_are_counted(spark: SparkSession, clicks: Table, visitors: Table) -> None:
+    many: list[tuple[object, ...]] = [(n, "ann", n) for n in range(AT_MOST + 20)]
+    replace(spark, clicks, frame(spark, many, clicks), stamp(clicks, "run-1"), slice_=None)
+    replace(spark, visitors, frame(spark, [("ann", 0, 1000)], visitors), stamp(visitors, "run-2"), slice_=None)
+    gold = TracedSource("gold/visitors", visitors, ("silver/clicks",), metadata={"row_lineage": WINDOW})
+    silver_clicks = TracedSource("silver/clicks", clicks, ("bronze/lines",))
+    (silver,) = trace(spark, finder(gold, silver_clicks), "gold/visitors", {"first": "0"}).inputs
+    assert (len(silver.rows), silver.total) == (AT_MOST, AT_MOST + 20)
+    assert [each.how for each in silver.inputs] == [f"outside of the lake, for {AT_MOST} of these {AT_MOST + 20} rows"]
+
+
+class TestCondition:
+    SAME = {"id": {"a/x": "key"}, "other": {"a/x": "more"}, "elsewhere": {"a/y": "z"}}  # noqa: RUF012
+
+    def test_a_declared_one_wins(self) -> None:
+        assert condition_of("a/x", ("key",), {"row_lineage": {"a/x": "TRUE"}}, self.SAME).sql == "TRUE"
+
+    def test_equal_values_decide_where_they_hold_the_key(self) -> None:
+        found = condition_of("a/x", ("key",), {}, self.SAME)
+        assert found.sql == "s.`key` <=> o.`id` AND s.`more` <=> o.`other`"
+        assert found.how == "by equal id, other"
+
+    def test_nothing_in_common_is_no_cross_join(self) -> None:
+        assert condition_of("a/z", (), {}, self.SAME).sql is None
+
+
+def test_a_log_that_was_cleaned_up_says_nothing(spark: SparkSession, clicks: Table, lake: Path) -> None:
+    append(spark, clicks, frame(spark, CLICKS, clicks), stamp(clicks, "run-1"), slice_=None)
+    log = TableLog.open(clicks.uri)
+    assert log is not None
+    files = [str(path) for path in log.files().column("path").to_pylist()]
+    assert runs(Makers(log).of(files[0])) == ("run-1",)
+    for version in range(log.version + 1):
+        (lake / "silver" / "clicks" / "_delta_log" / f"{version:020}.json").unlink()
+    assert Makers(log).of(files[0]) == ()
