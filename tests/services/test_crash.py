@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import psycopg2
 import pytest
+from processes import living
 
 from de_resources.local import LocalServices, ServicesFailed, ServiceState, ServiceStatus
 from de_resources.local.processes import marked
@@ -137,7 +138,7 @@ def test_a_database_whose_orphans_are_still_at_work_is_started_when_they_have_en
 
     assert _database(lone_services.up(["postgres"])).is_running
 
-    assert not [orphan for orphan in orphans if orphan.is_running() and orphan.status() != psutil.STATUS_ZOMBIE]
+    assert living(orphans) == []
     # The answer may have left the orphan before it noticed the death: the computation's outcome is not asked for.
     assert busy.exception(30) is None or isinstance(busy.exception(), psycopg2.OperationalError)
 

@@ -7,10 +7,10 @@ import re
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 import psutil
 import pytest
+from processes import listening
 
 from de_resources.local import LocalServices
 from de_resources.local.processes import marked
@@ -20,16 +20,10 @@ pytestmark = pytest.mark.services
 
 
 def test_everything_listens_on_loopback_only(services: LocalServices) -> None:
-    processes = _all_processes(services)
-    listening = [
-        connection.laddr.ip
-        for process in processes
-        for connection in _connections(process)
-        if connection.status == psutil.CONN_LISTEN
-    ]
+    addresses = listening(_all_processes(services))
 
-    assert len(listening) >= 4, "the engine, the database, and two listeners of the broker"
-    assert [ip for ip in listening if not _is_loopback(ip)] == []
+    assert len(addresses) >= 4, "the engine, the database, and two listeners of the broker"
+    assert [ip for ip in addresses if not _is_loopback(ip)] == []
 
 
 def test_secrets_are_in_private_files_and_nowhere_else(services: LocalServices) -> None:
@@ -73,12 +67,6 @@ def _all_processes(services: LocalServices) -> set[psutil.Process]:
 
 
 # Workers come and go: one that has just ended shows nothing to anybody.
-
-
-def _connections(process: psutil.Process) -> list[Any]:
-    with suppress(psutil.NoSuchProcess):
-        return list(process.net_connections(kind="inet"))
-    return []
 
 
 def _visible_to_others(process: psutil.Process) -> list[str]:

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+from processes import listening, living, outlets
 from web_ui import PROJECT, free_port, until
 
 from de_assets.cli.ui import answers
@@ -69,12 +69,12 @@ def test_the_ui_is_reachable_from_here_only_and_leaves_nothing(serve: Serve, tmp
     assert output.strip().splitlines()[-1].startswith("Dagster UI"), "the address stays the last line"
 
     family = marked(tmp_path / "ui")
-    outlets = {Path(f"/proc/{p.pid}/fd/{number}").readlink() for p in family for number in (1, 2)}
-    assert tmp_path / "ui-0.log" not in outlets, "runs that come later would print over the address"
-    assert tmp_path / "logs" / "ui.log" in outlets
-    listening = {c.laddr.ip for p in family for c in p.net_connections(kind="inet") if c.status == psutil.CONN_LISTEN}
-    assert listening
-    assert [ip for ip in listening if not ipaddress.ip_address(ip).is_loopback] == []
+    printed_to = outlets(family)
+    assert tmp_path / "ui-0.log" not in printed_to, "runs that come later would print over the address"
+    assert tmp_path / "logs" / "ui.log" in printed_to
+    addresses = listening(family)
+    assert addresses
+    assert [ip for ip in addresses if not ipaddress.ip_address(ip).is_loopback] == []
 
     second = serve(0)
     assert second.wait(timeout=120) != 0
@@ -84,7 +84,7 @@ def test_the_ui_is_reachable_from_here_only_and_leaves_nothing(serve: Serve, tmp
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=90) == 0
     assert marked(tmp_path / "ui") == []
-    assert [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
+    assert living(family) == []
 
 
 def test_a_ui_that_cannot_start_says_so(serve: Serve, tmp_path: Path) -> None:
@@ -111,8 +111,7 @@ def test_the_ui_and_the_daemon_by_hand_as_the_documentation_says(tmp_path: Path)
         )
     try:
         until(lambda: answers(port), 200, (tmp_path / "by-hand.log").read_text)
-        listening = {c.laddr.ip for p in marked(tmp_path) for c in p.net_connections("inet") if c.status == "LISTEN"}
-        assert listening == {"127.0.0.1"}
+        assert set(listening(marked(tmp_path))) == {"127.0.0.1"}
     finally:
         stop_all(tmp_path)
         process.wait(60)

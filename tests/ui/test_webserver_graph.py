@@ -1,11 +1,10 @@
 """What the webserver tells about the graph is the graph: locations, assets, partitions, checks; and only to this machine."""
 
 import ipaddress
-from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+from processes import listening
 from web_ui import WebUI
 
 from de_assets.definitions import defs
@@ -118,12 +117,6 @@ def test_a_check_of_one_hour_says_what_it_judged(web: WebUI) -> None:
 
 
 def test_nobody_else_can_reach_it(web: WebUI) -> None:
-    addresses = [address for process in web.process.family() for address in _listening(process)]
+    addresses = listening(web.process.family())
     assert addresses
     assert [address for address in addresses if not ipaddress.ip_address(address).is_loopback] == []
-
-
-def _listening(process: psutil.Process) -> Iterator[str]:
-    for connection in process.net_connections(kind="inet"):
-        if connection.status == psutil.CONN_LISTEN:
-            yield connection.laddr.ip

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,7 @@ class DagsterProcess:
         everything = self.family()
         self._popen.terminate()
         _ended, left = psutil.wait_procs(everything, timeout=30)
-        for process in left:
-            process.kill()
-        psutil.wait_procs(left, timeout=30)
+        _kill(left)
         self._popen.wait()
 
     def family(self) -> list[psutil.Process]:
@@ -72,15 +71,20 @@ class DagsterProcess:
 
     def kill(self) -> None:
         """Kill -9, and what it started with it."""
-        everything = self.family()
-        for process in everything:
-            process.kill()
-        psutil.wait_procs(everything, timeout=30)
+        _kill(self.family())
         self._popen.wait()
 
     def output(self) -> str:
         """The end of what was printed."""
         return self._log.read_text(errors="replace")[-2000:]
+
+
+def _kill(processes: Sequence[psutil.Process]) -> None:
+    """Kill -9, whatever of them still lives: workers end while one goes through the list."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=30)
 
 
 class WebUI:
