@@ -41,6 +41,7 @@ FROM_NOWHERE = {
     "gold/visits_cube_daily": {"grouping", "visits"},  # rows that are counted
     "gold/referral_stats": {"visits", "late_visits"},
     "gold/traffic_live": {"visits"},
+    "gold/pages_per_visit": {"announcements"},
     "serving/partner_feed": {"views"},
     "serving/profile_changes": {"is_deleted"},  # whether a user is in one of two snapshots only
 }

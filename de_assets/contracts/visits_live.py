@@ -133,3 +133,25 @@ class VisitsLiveState(ContractModel):
                 "either_source_or_key": "(entry = 'key') = (visit_id IS NOT NULL)",
             },
         }
+
+
+class PagesPerVisit(ContractModel):
+    """How often each visit of the topic was announced, and with which pages.
+
+    Grain: one visit, by the key of its records. Not partitioned: a run replaces all of it by what the topic holds.
+    """
+
+    visit_id: T.StringType = pa.Field(nullable=False, description="Key of the records: the identity of the page view")
+    announcements: T.LongType = pa.Field(nullable=False, ge=1, description="Records of it, understood or not")
+    pages: T.ArrayType(T.StringType()) = pa.Field(  # type: ignore[valid-type]
+        nullable=False, description="Pages that it was announced with, sorted; more than one: a contradiction"
+    )
+    topic_partition: T.IntegerType = pa.Field(nullable=False, ge=0, description="Partition in which its records lie")
+    first_announced: T.TimestampType = pa.Field(nullable=False, description="When the broker took the first of them")
+    last_announced: T.TimestampType = pa.Field(nullable=False, description="When the broker took the last of them")
+
+    class Config:
+        """A visit lies in one partition of the topic."""
+
+        name = "gold.pages_per_visit"
+        metadata = {"owner": OWNER, "key": ["visit_id"]}

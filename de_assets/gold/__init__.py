@@ -1,6 +1,7 @@
 """Gold: what people and other teams read."""
 
 from de_assets.gold import (
+    pages_per_visit,
     referral_stats,
     sessions,
     sessions_live,
@@ -20,6 +21,7 @@ assets = [
     sessions.sessions,
     sessions_live.sessions_live,
     traffic_live.traffic_live,
+    pages_per_visit.pages_per_visit,
     users_snapshot.users_snapshot,
     users_latest.users_latest,
     users_by_country.users_by_country,
@@ -32,6 +34,7 @@ checks = [
     *sessions.checks,
     *sessions_live.checks,
     *traffic_live.checks,
+    *pages_per_visit.checks,
     *users_snapshot.checks,
     *users_by_country.checks,
     *user_activity.checks,

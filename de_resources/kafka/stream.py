@@ -67,6 +67,23 @@ def topic_slice(
     )
 
 
+def partition_slice(
+    session: SparkSession, broker: KafkaBroker, topic: str, partition: int, start: int, end: int
+) -> DataFrame:
+    """As `topic_slice`, of one partition of the topic, for who has a use for what lies together there."""
+    bounds = {
+        name: json.dumps({topic: {str(partition): offset}})
+        for name, offset in (("startingOffsets", start), ("endingOffsets", end))
+    }
+    return (
+        session.read.format("kafka")
+        .options(**broker.spark_options(), **bounds)
+        .option("assign", json.dumps({topic: [partition]}))
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+    )
+
+
 def placed(records: DataFrame) -> DataFrame:
     """Each record's value as `payload`, with its place: `topic_partition`, `topic_offset`, `append_time`."""
     return records.select(

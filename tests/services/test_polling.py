@@ -81,6 +81,7 @@ TOPIC_READERS = {
     "bronze/features",
     "bronze/users_changes",
     "bronze/visits_stream",
+    "gold/pages_per_visit",
     "gold/sessions_live",
     "serving/visits_reduced",
     "staging/visits_topic",
