@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from de_assets.automation import observatory, offline_observer
+from de_assets.automation import observatory, offline_observer, order
 from de_assets.automation.alerting.sensor import alerts
 from de_assets.automation.alerting.stray_hours import visits_outside_calendar
 from de_assets.automation.late_data.report import late_partitions
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 cascade = dg.AutomationConditionSensorDefinition(
     "cascade",
-    target=dg.AssetSelection.all(),
+    target=dg.AssetSelection.all() - order.in_order(),
     default_status=dg.DefaultSensorStatus.RUNNING,
     minimum_interval_seconds=sensor_seconds(),
     description="Requests what follows from new data, as the automation conditions of the assets say.",
@@ -47,6 +47,7 @@ sensors = [
     late_days,
     late_totals,
     cascade,
+    order.cascade_in_order,
     alerts,
     openlineage_events,
 ]
@@ -71,4 +72,9 @@ def jobs(
         migrations.migration_job(assets),
     ]
     stores = [*versions.version_jobs(assets), *weeks.week_jobs(assets), *publication.publication_jobs(assets)]
-    return [*tables, *stores, observatory.job, features_release, features_set_aside, capture_anew_job(CAPTURES)]
+    events: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
+        features_release,
+        features_set_aside,
+        capture_anew_job(CAPTURES),
+    ]
+    return [*tables, *stores, observatory.job, order.let_pass_job, *events]
