@@ -20,6 +20,7 @@ from de_assets.cli import (
     run,
     seed,
     services,
+    starts,
     trace,
 )
 
@@ -31,6 +32,7 @@ COMMANDS: Sequence[Command] = (
     patterns.patterns,
     plan.plan,
     impact.impact,
+    starts.starts,
     trace.trace,
     publish.publish,
     publish.rollback,
