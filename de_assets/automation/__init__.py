@@ -20,6 +20,7 @@ from de_assets.automation.maintenance.recapture import capture_anew_job
 from de_assets.automation.openlineage import openlineage_events
 from de_assets.automation.schedules import referral_stats_daily
 from de_assets.automation.triggers.landing import visits_hour_landed
+from de_assets.automation.triggers.legacy_due import legacy_hours_due
 from de_assets.automation.triggers.legacy_hours import legacy_hours_grown
 from de_assets.automation.triggers.releases import feature_released, features_release, features_set_aside
 from de_assets.automation.triggers.watch import standing, watch
@@ -42,6 +43,7 @@ sensors = [
     visits_hour_landed,
     visits_outside_calendar,
     feature_released,
+    legacy_hours_due,
     legacy_hours_grown,
     late_hours,
     late_days,

@@ -19,4 +19,4 @@ checks = [
     *users_changes.checks,
     *features.checks,
 ]
-polls = [*devices.polls, *users_changes.polls]
+polls = [*devices.polls, *users_changes.polls, *visits_stream.polls]

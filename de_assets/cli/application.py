@@ -21,6 +21,7 @@ from de_assets.cli import (
     run,
     seed,
     services,
+    starts,
     trace,
 )
 
@@ -32,6 +33,7 @@ COMMANDS: Sequence[Command] = (
     patterns.patterns,
     plan.plan,
     impact.impact,
+    starts.starts,
     trace.trace,
     publish.publish,
     publish.rollback,

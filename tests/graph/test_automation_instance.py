@@ -80,6 +80,7 @@ def test_automation_is_on_from_the_first_start() -> None:
         "visits_hour_landed",
         "visits_outside_calendar",
         "feature_released",
+        "legacy_hours_due",
         "legacy_hours_grown",
         "late_hours",
         "late_days",
