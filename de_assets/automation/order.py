@@ -13,9 +13,9 @@ from pydantic import Field
 from de_assets.automation.pipelines import PIPELINES
 from de_assets.dataset import pattern_tags
 from de_resources.retries import RETRY_TRANSIENT
+from de_resources.run_queue.passing import let_pass
+from de_resources.run_queue.places import PIPELINE
 from de_resources.sensor_interval import sensor_seconds
-from de_resources.single_runner.passing import let_pass
-from de_resources.single_runner.places import PIPELINE
 
 LET_PASS = "let_pass"  # noqa: S105 - a job's name
 

@@ -51,7 +51,7 @@ def _list(instance: object) -> None:
     import dagster as dg
 
     from de_assets.automation.pipelines import PIPELINES
-    from de_resources.single_runner.failures import Failures
+    from de_resources.run_queue.failures import Failures
 
     assert isinstance(instance, dg.DagsterInstance)  # noqa: S101 - the module loads without Dagster
     table, failed = Table("pipeline", "partitions", "assets", "run"), Failures(instance)

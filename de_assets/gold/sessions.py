@@ -36,7 +36,7 @@ from de_resources.contract import Contract
 from de_resources.lake import Lake
 from de_resources.observers import ONLINE_OBSERVER
 from de_resources.retries import RETRY_TRANSIENT
-from de_resources.single_runner.latency import waited
+from de_resources.run_queue.latency import waited
 
 
 @dg.asset(

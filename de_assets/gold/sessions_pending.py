@@ -29,7 +29,7 @@ from de_resources.errors import PermanentError
 from de_resources.held_back import own_keys
 from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT
-from de_resources.single_runner.latency import waited
+from de_resources.run_queue.latency import waited
 
 KEY = dg.AssetKey(["gold", "sessions_pending"])
 VISITS = dg.AssetKey(["silver", "visits_enriched"])

@@ -1,11 +1,13 @@
 """A code location to be copied: days of one pipeline, which fail when a file says so, and a dataset beside it."""
 
+import time
 from pathlib import Path
 
 import dagster as dg
 
-from de_resources.single_runner.latency import waited
-from de_resources.single_runner.places import in_order
+from de_resources.run_queue.latency import waited
+from de_resources.run_queue.places import in_order
+from de_resources.run_queue.pools import side_by_side
 
 HERE = Path(__file__).parent
 days = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-02-01")
@@ -41,9 +43,23 @@ def beside(context: dg.AssetExecutionContext) -> None:
         raise ValueError("fails on purpose")
 
 
+@dg.asset(partitions_def=days, tags=side_by_side("landing"))
+def landed(context: dg.AssetExecutionContext) -> None:
+    """Each day waits for its own file, as a slow source makes it do."""
+    day = context.partition_key[-2:]
+    tell(f"landing {day}")
+    while not (HERE / f"go-{day}").exists():
+        time.sleep(0.02)
+    tell(f"landed {day}")
+
+
+@dg.asset(tags=side_by_side("elsewhere"))
+def nowhere() -> None: ...
+
+
 @dg.asset(tags=in_order("other"))
 def whole() -> None:
     tell("whole")
 
 
-defs = dg.Definitions([line, beside, whole], asset_checks=[is_green], executor=dg.in_process_executor)
+defs = dg.Definitions([line, beside, landed, nowhere, whole], asset_checks=[is_green], executor=dg.in_process_executor)

@@ -11,11 +11,13 @@ import yaml
 from dagster._core.workspace.autodiscovery import loadable_targets_from_python_module
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
+from de_assets.automation.pipelines import LANDING
 from de_assets.catalogue import LOCATIONS
 from de_assets.dashboards.definitions import defs as dashboards
 from de_assets.definitions import defs
 from de_resources.launcher import ForkingRunLauncher
-from de_resources.single_runner.coordinator import LIMITS
+from de_resources.run_queue.coordinator import LIMITS
+from de_resources.run_queue.pools import POOL
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -37,7 +39,8 @@ def test_instance_is_what_the_file_says(instance: dg.DagsterInstance, tmp_path: 
         assert concurrency.run_queue_config.max_concurrent_runs == 4
         assert instance.run_coordinator.dequeue_interval_seconds == 1
         assert {"key": "dagster/backfill", "limit": 2} in concurrency.run_queue_config.tag_concurrency_limits
-        assert [dict(limit) for limit in LIMITS] == list(concurrency.run_queue_config.tag_concurrency_limits)[1:]
+        assert {"key": f"{POOL}/{LANDING}", "limit": 3} in concurrency.run_queue_config.tag_concurrency_limits
+        assert [dict(limit) for limit in LIMITS] == list(concurrency.run_queue_config.tag_concurrency_limits)[2:]
         assert concurrency.pool_config.default_pool_limit == 1
         assert Path(instance.root_directory) == tmp_path
         assert "Sqlite" in type(instance.run_storage).__name__

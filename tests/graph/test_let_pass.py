@@ -10,8 +10,8 @@ from dagster._core.test_utils import create_run_for_test
 from typer.testing import CliRunner
 
 from de_assets.cli.application import application
-from de_resources.single_runner.failures import RELEASED
-from de_resources.single_runner.places import HAS_COME, TURN, Place
+from de_resources.run_queue.failures import RELEASED
+from de_resources.run_queue.places import HAS_COME, TURN, Place
 
 pytestmark = pytest.mark.pattern("single_runner")
 

@@ -1,4 +1,4 @@
-"""Days of one pipeline, launched by clicks and by a backfill, under the real webserver and daemon: order, hold, and release."""
+"""Runs launched by clicks and by backfills, under the real webserver and daemon: order, hold, release, and pools."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 import yaml
 from web_ui import PROJECT, DagsterProcess, WebUI, free_port, until
 
-from de_resources.single_runner.latency import SECONDS
-from de_resources.single_runner.passing import let_pass
-from de_resources.single_runner.places import WAITS_FOR
+from de_resources.run_queue.latency import SECONDS
+from de_resources.run_queue.passing import let_pass
+from de_resources.run_queue.places import WAITS_FOR
 
-pytestmark = [pytest.mark.ui, pytest.mark.pattern("single_runner")]
+pytestmark = pytest.mark.ui
 
 LAUNCH = """mutation Launch($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
     __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
@@ -33,17 +33,17 @@ class Platform:
     def __init__(self, root: Path, web: WebUI, daemon: DagsterProcess) -> None:
         self.root, self.web, self.daemon = root, web, daemon
 
-    def click(self, day: int) -> str:
+    def click(self, day: int, asset: str = "line") -> str:
         tags = [{"key": "dagster/partition", "value": key(day)}]
         location = {"repositoryLocationName": "ordered_location.py", "repositoryName": "__repository__"}
-        selector = {**location, "pipelineName": "__ASSET_JOB", "assetSelection": [{"path": ["line"]}]}
+        selector = {**location, "pipelineName": "__ASSET_JOB", "assetSelection": [{"path": [asset]}]}
         params = {"selector": selector, "mode": "default", "runConfigData": {}, "executionMetadata": {"tags": tags}}
         launched = self.web.ask(LAUNCH, params=params)["launchPipelineExecution"]
         assert launched["__typename"] == "LaunchRunSuccess", launched
         return str(launched["run"]["runId"])
 
-    def backfill(self, *days: int) -> None:
-        params = {"assetSelection": [{"path": ["line"]}], "partitionNames": [key(day) for day in days]}
+    def backfill(self, *days: int, asset: str = "line") -> None:
+        params = {"assetSelection": [{"path": [asset]}], "partitionNames": [key(day) for day in days]}
         launched = self.web.ask(BACKFILL, params=params)["launchPartitionBackfill"]
         assert launched["__typename"] == "LaunchBackfillSuccess", launched
 
@@ -67,8 +67,9 @@ def key(day: int) -> str:
     return f"2026-01-{day:02d}"
 
 
-@pytest.fixture
-def platform(tmp_path: Path) -> Iterator[Platform]:
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    tmp_path = tmp_path_factory.mktemp("queue")
     (tmp_path / "code").mkdir()
     (tmp_path / "dagster").mkdir()
     location = tmp_path / "code" / "ordered_location.py"
@@ -85,9 +86,10 @@ def platform(tmp_path: Path) -> Iterator[Platform]:
             yield Platform(tmp_path, ui, daemon)
 
 
+@pytest.mark.pattern("single_runner")
 def test_clicks_and_a_backfill_go_in_order_wait_for_what_failed_and_pass_it_with_a_reason(platform: Platform) -> None:
     configured = yaml.safe_load((platform.root / "dagster" / "dagster.yaml").read_text())
-    assert configured["run_coordinator"]["class"] == "SingleRunnerCoordinator"
+    assert configured["run_coordinator"]["class"] == "QueueWithTurns"
     (platform.root / "code" / "fails-04").touch()
     # The daemon looks for backfills every half minute: meanwhile there is time for clicks.
     platform.backfill(6, 4, 5)
@@ -117,6 +119,29 @@ def test_clicks_and_a_backfill_go_in_order_wait_for_what_failed_and_pass_it_with
         told = newest.asset_materialization.metadata[SECONDS].value
         assert told == pytest.approx(record.start_time - record.create_timestamp.timestamp(), abs=0.1)
         assert told > 2, "it has waited for others"
+
+
+@pytest.mark.pattern("concurrent_runner")
+def test_a_pool_holds_for_clicks_and_a_backfill_together(platform: Platform) -> None:
+    before = len(platform.told())
+    platform.backfill(11, 12, 13, asset="landed")
+    for day in (14, 15):
+        platform.click(day, "landed")
+
+    def under_way() -> int:
+        words = platform.told()[before:]
+        return sum(word.startswith("landing") - word.startswith("landed") for word in words)
+
+    platform.until(lambda: all(key(day) in platform.runs() for day in range(11, 16)) and under_way() == 3)
+    assert sorted(platform.runs()[key(day)][0][0] for day in range(11, 16)).count("QUEUED") == 2
+    for day in range(11, 16):
+        (platform.root / "code" / f"go-{day}").touch()
+    platform.until(lambda: all(platform.runs()[key(day)][0][0] == "SUCCESS" for day in range(11, 16)))
+    number, most = 0, 0
+    for word in platform.told()[before:]:
+        number += word.startswith("landing") - word.startswith("landed")
+        most = max(most, number)
+    assert (number, most) == (0, 3)
 
 
 def tags(platform: Platform, day: int) -> dict[str, str]:

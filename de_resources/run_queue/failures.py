@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from de_resources.single_runner.places import HAS_COME, PLACE, TURN, Place
+from de_resources.run_queue.places import HAS_COME, PLACE, TURN, Place
 
 RELEASED = "single_runner/let_pass"
 """In the metadata of an observation of a partition: why what comes after it need not wait for it."""

@@ -1,12 +1,14 @@
-"""Runs of one pipeline in Dagster's own queue, on a real instance with real workers: order, holds, and who lets go."""
+"""Dagster's own queue with turns and pools, on a real instance with real workers: order, holds, limits, and who lets go."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
+import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -14,23 +16,27 @@ import pytest
 from dagster._core.execution.submit_asset_runs import submit_asset_run
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import PythonFileTarget
+from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 
-from de_resources.single_runner.coordinator import LimitsElsewhere
-from de_resources.single_runner.failures import RELEASED
-from de_resources.single_runner.latency import SECONDS
-from de_resources.single_runner.passing import NoReason, NothingFailed, let_pass
-from de_resources.single_runner.places import WAITS_FOR, SeveralPipelines
+from de_resources.launcher.worker import Worker
+from de_resources.run_queue.coordinator import LimitsElsewhere
+from de_resources.run_queue.failures import RELEASED
+from de_resources.run_queue.latency import SECONDS
+from de_resources.run_queue.passing import NoReason, NothingFailed, let_pass
+from de_resources.run_queue.places import WAITS_FOR, SeveralPipelines
+from de_resources.run_queue.pools import PoolWithoutLimit
 
-pytestmark = [pytest.mark.faults, pytest.mark.pattern("single_runner")]
+pytestmark = pytest.mark.faults
 
 INSTANCE = """
 telemetry: {enabled: false}
 run_launcher: {module: de_resources.launcher, class: ForkingRunLauncher}
+run_monitoring: {enabled: true}
 run_coordinator:
-  module: de_resources.single_runner.coordinator
-  class: SingleRunnerCoordinator
-  config: {settle_seconds: 0.0}
+  module: de_resources.run_queue.coordinator
+  class: QueueWithTurns
+  config: {settle_seconds: 0.0, pools: {landing: 2}}
 concurrency: {runs: {max_concurrent_runs: 4}}
 """
 LINE = dg.AssetKey("line")
@@ -102,6 +108,17 @@ class Queue:
         assert self.run(run).status == dg.DagsterRunStatus.QUEUED
         return self.run(run).tags[WAITS_FOR]
 
+    def waits_for_nothing(self, runs: Sequence[str]) -> None:
+        """They stay in the queue through some looks, and no turn is what they wait for."""
+        for _ in range(3):
+            self.look()
+        assert {self.run(run).status for run in runs} == {dg.DagsterRunStatus.QUEUED}
+        assert not any(WAITS_FOR in self.run(run).tags for run in runs)
+
+    def monitor(self) -> None:
+        """One look of the daemon that monitors runs."""
+        list(execute_run_monitoring_iteration(self.context, logging.getLogger(__name__)))
+
     def told(self) -> list[str]:
         return (self.folder / "told").read_text().split("\n")[:-1] if (self.folder / "told").exists() else []
 
@@ -128,6 +145,7 @@ def queue(world: Queue) -> Iterator[Queue]:
     world.instance.run_coordinator._failures = None
 
 
+@pytest.mark.pattern("single_runner")
 def test_days_three_one_two_launched_at_once_are_computed_one_two_three(queue: Queue) -> None:
     runs = [queue.day(number) for number in (3, 1, 2)]
     assert queue.ends(*runs) == ["SUCCESS"] * 3
@@ -140,6 +158,7 @@ def test_days_three_one_two_launched_at_once_are_computed_one_two_three(queue: Q
     assert waited > 0
 
 
+@pytest.mark.pattern("single_runner")
 def test_a_failed_day_holds_the_next_ones_and_nobody_else(queue: Queue) -> None:
     (queue.folder / "fails-02").touch()
     two, four, beside = queue.day(2), queue.days(4, 6), queue.day(4, "beside")
@@ -155,6 +174,7 @@ def test_a_failed_day_holds_the_next_ones_and_nobody_else(queue: Queue) -> None:
     assert [word for word in queue.told() if word.startswith("begin")][-3:] == ["begin 02", "begin 03", "begin 04"]
 
 
+@pytest.mark.pattern("single_runner")
 def test_a_day_that_a_check_refused_holds_too_and_a_failure_beside_it_does_not(queue: Queue) -> None:
     (queue.folder / "red-02").touch()
     (queue.folder / "beside-fails-01").touch()
@@ -165,12 +185,14 @@ def test_a_day_that_a_check_refused_holds_too_and_a_failure_beside_it_does_not(q
     assert "begin 03" not in queue.told()
 
 
+@pytest.mark.pattern("single_runner")
 def test_a_check_that_came_to_no_verdict_holds_as_well(queue: Queue) -> None:
     (queue.folder / "check-breaks-02").touch()
     assert queue.ends(queue.day(2)) == ["FAILURE"]
     assert queue.waits_for(queue.day(3)).startswith("2026-01-02, which failed")
 
 
+@pytest.mark.pattern("single_runner")
 def test_a_person_lets_the_next_ones_pass_and_the_reason_is_kept(queue: Queue) -> None:
     (queue.folder / "fails-02").touch()
     two, three = queue.day(2), queue.day(3)
@@ -188,6 +210,7 @@ def test_a_person_lets_the_next_ones_pass_and_the_reason_is_kept(queue: Queue) -
     assert "failed" in queue.waits_for(queue.day(4)), "what failed after it is another failure"
 
 
+@pytest.mark.pattern("single_runner")
 def test_a_day_computed_elsewhere_is_made_good(queue: Queue) -> None:
     (queue.folder / "fails-02").touch()
     two, three = queue.day(2), queue.day(3)
@@ -197,6 +220,7 @@ def test_a_day_computed_elsewhere_is_made_good(queue: Queue) -> None:
     assert queue.ends(three) == ["SUCCESS"]
 
 
+@pytest.mark.pattern("single_runner")
 def test_what_is_taken_from_the_queue_holds_nobody(queue: Queue) -> None:
     (queue.folder / "fails-01").touch()
     one, two = queue.day(1), queue.day(2)
@@ -206,6 +230,7 @@ def test_what_is_taken_from_the_queue_holds_nobody(queue: Queue) -> None:
     assert queue.waits_for(three).startswith("2026-01-01, which failed")
 
 
+@pytest.mark.pattern("single_runner")
 def test_a_new_daemon_knows_what_failed_before_it(queue: Queue) -> None:
     (queue.folder / "fails-02").touch()
     assert queue.ends(queue.day(2)) == ["FAILURE"]
@@ -213,12 +238,58 @@ def test_a_new_daemon_knows_what_failed_before_it(queue: Queue) -> None:
     assert queue.waits_for(queue.day(3)).startswith("2026-01-02, which failed")
 
 
+@pytest.mark.pattern("single_runner")
 def test_a_run_of_two_pipelines_is_refused_and_one_without_partitions_goes(queue: Queue) -> None:
     with pytest.raises(SeveralPipelines, match="line, other"):
         queue.launch("line", "whole", **{"dagster/partition": "2026-01-01"})
     assert queue.ends(queue.launch("whole"), queue.launch("whole")) == ["SUCCESS"] * 2
 
 
+@pytest.mark.pattern("concurrent_runner")
+def test_as_many_hours_load_at_once_as_the_pool_takes_and_a_slow_one_blocks_nobody(queue: Queue) -> None:
+    """One was launched by a backfill, one by a click on two assets, the others by automation: the limit is of them all."""
+    runs = [
+        queue.day(1, "landed"),
+        queue.launch("landed", **{"dagster/partition": "2026-01-02", "dagster/backfill": "abc"}),
+        queue.day(3, "landed", "beside"),
+        queue.day(4, "landed"),
+    ]
+    queue.until(lambda: len(queue.told()) == 2)
+    queue.waits_for_nothing(runs[2:])
+    assert sorted(queue.told()) == ["landing 01", "landing 02"], "two, and no third one"
+    for day in (2, 3, 4):
+        (queue.folder / f"go-{day:02d}").touch()
+    assert queue.ends(*runs[1:]) == ["SUCCESS"] * 3, "the first day is slow: the others go past it, one by one"
+    assert queue.told()[-1] != "landed 01"
+    (queue.folder / "go-01").touch()
+    assert queue.ends(runs[0]) == ["SUCCESS"]
+    under_way, most = 0, 0
+    for word in queue.told():
+        under_way += word.startswith("landing") - word.startswith("landed")
+        most = max(most, under_way)
+    assert most == 2
+
+
+@pytest.mark.pattern("concurrent_runner")
+def test_a_dead_worker_leaves_its_place_in_the_pool(queue: Queue) -> None:
+    runs = [queue.day(day, "landed") for day in (1, 2, 3)]
+    queue.until(lambda: len(queue.told()) == 2)
+    for run in runs[:2]:
+        worker = Worker.of(queue.run(run))
+        assert worker is not None
+        os.kill(worker.pid, signal.SIGKILL)
+    (queue.folder / "go-03").touch()
+    queue.until(lambda: queue.run(runs[2]).is_finished or queue.monitor())
+    assert [queue.run(run).status.value for run in runs] == ["FAILURE", "FAILURE", "SUCCESS"]
+
+
+@pytest.mark.pattern("concurrent_runner")
+def test_a_pool_that_nobody_limits_is_refused(queue: Queue) -> None:
+    with pytest.raises(PoolWithoutLimit, match=r"'elsewhere'.* known: landing"):
+        queue.launch("nowhere")
+
+
+@pytest.mark.pattern("single_runner")
 def test_limits_that_would_replace_the_turns_are_refused(tmp_path: Path) -> None:
     limits = "concurrency: {runs: {max_concurrent_runs: 4, tag_concurrency_limits: [{key: a, limit: 1}]}}"
     (tmp_path / "dagster.yaml").write_text(INSTANCE[: INSTANCE.index("concurrency")] + limits)

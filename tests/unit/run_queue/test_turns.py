@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from de_resources.single_runner.places import Place
-from de_resources.single_runner.turns import Member, turns
+from de_resources.run_queue.places import Place
+from de_resources.run_queue.turns import Member, turns
 
 pytestmark = pytest.mark.pattern("single_runner")
 

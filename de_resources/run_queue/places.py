@@ -80,10 +80,8 @@ def place_of(run: dg.DagsterRun, graph: RemoteWorkspaceAssetGraph, instance: dg.
 
     Raises `SeveralPipelines`.
     """
-    chosen = run.asset_selection if run.asset_selection is not None else _assets_of_job(run.job_name, graph)
-    ordered = {
-        key: graph.get(key).tags[PIPELINE] for key in chosen if graph.has(key) and PIPELINE in graph.get(key).tags
-    }
+    tags_of = {key: graph.get(key).tags for key in chosen_assets(run, graph)}
+    ordered = {key: tags[PIPELINE] for key, tags in tags_of.items() if PIPELINE in tags}
     if not ordered:
         return None
     pipelines = sorted(set(ordered.values()))
@@ -98,8 +96,11 @@ def place_of(run: dg.DagsterRun, graph: RemoteWorkspaceAssetGraph, instance: dg.
     return Place(pipelines[0], names, first, last, _begin(partitions, first, instance))
 
 
-def _assets_of_job(job: str, graph: RemoteWorkspaceAssetGraph) -> set[dg.AssetKey]:
-    return {key for key in graph.materializable_asset_keys if job in graph.get(key).job_names}
+def chosen_assets(run: dg.DagsterRun, graph: RemoteWorkspaceAssetGraph) -> set[dg.AssetKey]:
+    """The assets of a run: those that were selected, or all of its job."""
+    if run.asset_selection is not None:
+        return {key for key in run.asset_selection if graph.has(key)}
+    return {key for key in graph.materializable_asset_keys if run.job_name in graph.get(key).job_names}
 
 
 def _partitions(tags: Mapping[str, str]) -> tuple[str | None, str | None]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from de_resources.errors import PermanentError
-from de_resources.single_runner.failures import RELEASED, Failure, Failures
+from de_resources.run_queue.failures import RELEASED, Failure, Failures
 
 
 class NothingFailed(PermanentError):

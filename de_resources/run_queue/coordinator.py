@@ -1,4 +1,4 @@
-"""The coordinator that `dagster.yaml` names: Dagster's own queue, in which runs of one pipeline wait for their turn."""
+"""The coordinator that `dagster.yaml` names: Dagster's own queue, with turns and pools."""
 
 from __future__ import annotations
 
@@ -13,9 +13,20 @@ from filelock import FileLock, Timeout
 
 from de_resources.compat.queueing import ConfigurableClassData, RunQueueConfig, SubmitRunContext
 from de_resources.errors import PermanentError
-from de_resources.single_runner.failures import Failures
-from de_resources.single_runner.places import HAS_COME, PIPELINE, PLACE, TURN, WAITS, WAITS_FOR, Place, place_of
-from de_resources.single_runner.turns import Member, turns
+from de_resources.run_queue.failures import Failures
+from de_resources.run_queue.places import (
+    HAS_COME,
+    PIPELINE,
+    PLACE,
+    TURN,
+    WAITS,
+    WAITS_FOR,
+    Place,
+    chosen_assets,
+    place_of,
+)
+from de_resources.run_queue.pools import limits_of, pools_of
+from de_resources.run_queue.turns import Member, turns
 
 SETTLE_SECONDS = 2.0
 """Runs that one click launches come one after the other, in any order."""
@@ -38,22 +49,29 @@ class LimitsElsewhere(PermanentError):
         )
 
 
-class SingleRunnerCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
-    """Dagster's queue, with turns.
+class QueueWithTurns(dg.QueuedRunCoordinator[dg.DagsterInstance]):
+    """Dagster's queue, with turns and pools.
 
     A run with an asset of a pipeline (`in_order`) is queued with its place in its tags, and waits there until the daemon
-    gives it its turn; its tag `single_runner/waits_for` says for whom. All other runs are queued as ever. Configuration:
-    that of Dagster's `QueuedRunCoordinator`, and `settle_seconds`.
+    gives it its turn; its tag `single_runner/waits_for` says for whom. A run with an asset of a pool (`side_by_side`) waits
+    while as many run as the pool takes. All other runs are queued as ever. Configuration: that of Dagster's
+    `QueuedRunCoordinator`, `settle_seconds`, and `pools`.
 
-    A run whose place cannot be told (`SeveralPipelines`, a partition that its asset does not have) is refused when it
-    is launched. After a restart of the daemon all is as before: what it knows is read from the instance.
+    A run whose place cannot be told (`SeveralPipelines`, a partition that its asset does not have), or whose pool has no
+    limit (`PoolWithoutLimit`), is refused when it is launched. After a restart of the daemon
+    all is as before: what it knows is read from the instance.
     """
 
     def __init__(
-        self, *, settle_seconds: float = SETTLE_SECONDS, clock: Callable[[], float] = time.time, **queue: Any
+        self,
+        *,
+        settle_seconds: float = SETTLE_SECONDS,
+        pools: Mapping[str, int] | None = None,
+        clock: Callable[[], float] = time.time,
+        **queue: Any,
     ) -> None:
         super().__init__(**queue)
-        self._settle, self._clock = settle_seconds, clock
+        self._settle, self._pools, self._clock = settle_seconds, pools or {}, clock
         self._failures: Failures | None = None
 
     @classmethod
@@ -68,6 +86,12 @@ class SingleRunnerCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
                 default_value=SETTLE_SECONDS,
                 description="How long a run waits for one of an earlier partition that was launched at the same moment.",
             ),
+            "pools": dg.Field(
+                dg.Map(str, int),
+                is_required=False,
+                default_value={},
+                description="How many runs of each pool go at once.",
+            ),
         }
 
     @classmethod
@@ -76,10 +100,12 @@ class SingleRunnerCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
         return cls(inst_data=inst_data, **config_value)
 
     def submit_run(self, context: SubmitRunContext) -> dg.DagsterRun:
-        """Queue a run; one of a pipeline with its place."""
-        place = place_of(context.dagster_run, context.workspace.asset_graph, self._instance)
-        if place is not None:
-            self._instance.add_run_tags(context.dagster_run.run_id, place.tags())
+        """Queue a run, with its place and its pools."""
+        run, graph = context.dagster_run, context.workspace.asset_graph
+        place = place_of(run, graph, self._instance)
+        tags = pools_of(chosen_assets(run, graph), graph, self._pools) | (place.tags() if place else {})
+        if tags:
+            self._instance.add_run_tags(run.run_id, tags)
         return super().submit_run(context)
 
     def get_run_queue_config(self) -> RunQueueConfig:
@@ -88,7 +114,9 @@ class SingleRunnerCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
         if self.has_instance:
             self._require_limits()
             self._give_turns()
-        return config._replace(tag_concurrency_limits=[*config.tag_concurrency_limits, *map(dict, LIMITS)])
+        return config._replace(
+            tag_concurrency_limits=[*config.tag_concurrency_limits, *limits_of(self._pools), *map(dict, LIMITS)]
+        )
 
     def _require_limits(self) -> None:
         settings = self._instance.get_settings("concurrency") or {}

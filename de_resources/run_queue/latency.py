@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from de_resources.single_runner.places import PIPELINE
+from de_resources.run_queue.places import PIPELINE
 
 SECONDS = "single_runner/waited_seconds"
 

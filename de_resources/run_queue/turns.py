@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from de_resources.single_runner.places import Place
+from de_resources.run_queue.places import Place
 
 
 @dataclass(frozen=True)
