@@ -68,6 +68,24 @@ class VisitRecord(ContractModel):
         metadata = {"owner": "team:web", "compatibility": "full_transitive"}
 
 
+class AdRecord(ContractModel):
+    """An advertisement that came up on a page, as the ad server announces it.
+
+    Grain: one announcement; a showing may be announced more than once.
+    """
+
+    showing_id: T.StringType = pa.Field(nullable=False, description="Identity of the showing, given by the ad server")
+    shown_at: T.StringType = pa.Field(nullable=False, description="When it came up, by the ad server's clock")
+    page: T.StringType = pa.Field(nullable=False, description="Path or name of the page")
+    ad: T.StringType = pa.Field(nullable=False, description="The advertisement that was shown")
+
+    class Config:
+        """Optional fields may come and stay away."""
+
+        name = "sources.ads_topic"
+        metadata = {"owner": "team:web", "compatibility": "full_transitive"}
+
+
 class UserChangeRecord(ContractModel):
     """A change of the table of users, in the envelope of the capture.
 

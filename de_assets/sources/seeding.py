@@ -24,8 +24,9 @@ from de_assets.sources.simulator import (
     hours_between,
     land_devices,
     land_visits,
+    showings,
 )
-from de_assets.sources.topics import FEATURES, TOPICS, VISITS
+from de_assets.sources.topics import ADS, FEATURES, TOPICS, VISITS
 from de_resources.capture import prepare
 from de_resources.errors import PermanentError
 from de_resources.kafka import KafkaBroker
@@ -120,6 +121,8 @@ def seed_simulation(
         now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
         live = hours_between(now - timedelta(hours=6), now)
         done.messages = _feed_live(KafkaBroker(), world, live, max(visits // 10, 1))
+        per_hour = max(visits // 10 // len(live), 1)
+        done.messages += _feed_once(KafkaBroker(), ADS, showings(world, live, per_hour).messages)
         days = hours_between(calendar.start, calendar.end)[:: 24 * RELEASE_DAYS]
         done.releases = _feed_once(KafkaBroker(), FEATURES, announcements(world, days).messages)
     calendar.save(settings)

@@ -7,7 +7,7 @@ read; `filling.sources` looks. `contract` is that of a topic's records.
 import dagster as dg
 from pandera.pyspark import DataFrameModel
 
-from de_assets.contracts.topics import ReleaseRecord, UserChangeRecord, VisitRecord
+from de_assets.contracts.topics import AdRecord, ReleaseRecord, UserChangeRecord, VisitRecord
 from de_assets.partitions import hourly
 from de_assets.sources import topics
 from de_assets.sources.capture import USERS_CAPTURE
@@ -17,6 +17,7 @@ from de_resources.contract import Contract
 LANDED_VISITS = dg.AssetKey(["sources", "landed_visits"])
 DEVICES_DROP = dg.AssetKey(["sources", "devices_drop"])
 VISITS_TOPIC = dg.AssetKey(["sources", "visits_topic"])
+ADS_TOPIC = dg.AssetKey(["sources", "ads_topic"])
 FEATURES_TOPIC = dg.AssetKey(["sources", "features_topic"])
 USERS_TOPIC = dg.AssetKey(["sources", "users_topic"])
 USERS_TABLE = dg.AssetKey(["sources", "users_table"])
@@ -65,6 +66,13 @@ systems = [
         "team:web",
         "kafka",
         metadata={"source/topic": topics.VISITS, **_records(VisitRecord)},
+    ),
+    _external(
+        ADS_TOPIC,
+        "The topic `ads`: advertisements as they are shown on pages, keyed by page, append time set by the broker.",
+        "team:web",
+        "kafka",
+        metadata={"source/topic": topics.ADS, **_records(AdRecord)},
     ),
     _external(
         FEATURES_TOPIC,

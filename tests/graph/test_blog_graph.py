@@ -85,6 +85,7 @@ NOT_HERE = """
     silver/visits_live_dead_letter silver/visits_live_late silver/visits_live_state bronze/features serving/daily_traffic
     bronze/features_dead_letter serving/daily_traffic_by_country serving/weekly_visits serving/visits_reduced
     staging/visits_topic silver/visits_live_hours gold/traffic_live serving/partner_feed serving/profile_changes
+    bronze/ads_stream silver/visits_with_ads
 """
 
 

@@ -42,7 +42,7 @@ def test_every_asset_behind_a_topic_is_measured() -> None:
     assert readers - checked == {("bronze/features_dead_letter", "keeps_up_with_features")}
     assert ("bronze/users_changes", "capture_keeps_up") in checked
     assert ("silver/users", "keeps_up_with_its_tables") in checked
-    assert len(readers) == 7
+    assert len(readers) == 8
 
 
 @pytest.mark.parametrize("said", [None, "somewhere", "group", "stream of mine"])

@@ -15,7 +15,7 @@ from de_assets.definitions import defs, lags
 from de_assets.graph_assets import assets
 from de_assets.resources import resources
 from de_assets.sources.simulator import land_devices
-from de_assets.sources.topics import FEATURES, TOPICS, USERS, VISITS
+from de_assets.sources.topics import ADS, FEATURES, TOPICS, USERS, VISITS
 from de_assets.staging.visits_topic import visits_topic
 from de_resources.kafka import KafkaBroker
 from de_resources.local import LocalServices
@@ -23,6 +23,7 @@ from de_resources.local import LocalServices
 pytestmark = pytest.mark.services
 
 BY_THE_CLOCK = {
+    "bronze_ads_stream_poll": "bronze/ads_stream",
     "devices_reload": "bronze/devices",
     "bronze_users_changes_poll": "bronze/users_changes",
     "bronze_visits_stream_poll": "bronze/visits_stream",
@@ -78,6 +79,7 @@ def wanted(lake: Lakehouse) -> set[str]:
 
 
 TOPIC_READERS = {
+    "bronze/ads_stream",
     "bronze/features",
     "bronze/users_changes",
     "bronze/visits_stream",
@@ -112,6 +114,7 @@ def publish_first(lake: Lakehouse) -> None:
     publish(USERS, {"op": "c"})
     publish(VISITS, {"visit_id": "broken"})
     publish(FEATURES, {"no": "release"})
+    publish(ADS, {"no": "showing"})
     land_devices(lake.services.settings.landing, WORLD, HOURS[-1])
 
 
@@ -138,7 +141,7 @@ def test_what_is_new_is_asked_for_until_it_was_read(lake: Lakehouse) -> None:
 
 
 @pytest.mark.pattern("checkpointer")
-@pytest.mark.red_check("keeps_up_with_visits", "keeps_up_with_users", "keeps_up_with_features")
+@pytest.mark.red_check("keeps_up_with_visits", "keeps_up_with_users", "keeps_up_with_features", "keeps_up_with_ads")
 def test_nothing_runs_where_nothing_is_new_and_what_is_new_is_asked_for_once(lake: Lakehouse) -> None:
     """Every asset that is asked by the clock, in runs of its own: a minute, most of which is the engine's start."""
     lake.services.up(["spark_connect"])

@@ -232,7 +232,12 @@ def test_readers_are_those_of_the_recorded_lineage() -> None:
 def test_records_of_topics_have_versions_as_tables_have(tmp_path: Path) -> None:
     """A producer's announced rename of a nested field is refused when definitions load, by the names of the readers."""
     topics = {c.name: c for c in contracts_of(assets).values() if c.name.startswith("sources.")}
-    assert sorted(topics) == ["sources.features_topic", "sources.users_topic", "sources.visits_topic"]
+    assert sorted(topics) == [
+        "sources.ads_topic",
+        "sources.features_topic",
+        "sources.users_topic",
+        "sources.visits_topic",
+    ]
     shutil.copytree(VERSIONS, tmp_path / "versions")
     path = tmp_path / "versions" / "sources.visits_topic.json"
     kept = json.loads(path.read_text())

@@ -9,6 +9,7 @@ Everything is drawn from generators seeded with SHA-256 of seed, stream and hour
 every process, and any hour can be made alone.
 """
 
+from de_assets.sources.simulator.ads import Showings, showings
 from de_assets.sources.simulator.database import DatabaseFeed, create_tables, feed_database
 from de_assets.sources.simulator.devices import Device, devices
 from de_assets.sources.simulator.drop import LandedHour, land_devices, land_visits
@@ -40,6 +41,7 @@ __all__ = [
     "LandedHour",
     "LegacyVisit",
     "SchemaChange",
+    "Showings",
     "Truth",
     "UndeliveredError",
     "UserChange",
@@ -56,6 +58,7 @@ __all__ = [
     "land_devices",
     "land_visits",
     "legacy_visits",
+    "showings",
     "spread",
     "user_changes",
     "users_at",

@@ -50,6 +50,20 @@ _LOST = re.compile(
         )
     )
 )
+# What Spark says of a state that is not where the checkpoint has left it.
+_STATE_LOST = re.compile(r"STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY|CANNOT_LOAD_STATE_STORE[.\w]*")
+
+
+class StateLost(PermanentError):
+    """What the stream remembered is gone, or cannot be read: what it waited for would never come out."""
+
+    def __init__(self, table: str, checkpoint: str, reason: str) -> None:
+        self.table, self.checkpoint, self.reason = table, checkpoint, reason
+        super().__init__(
+            f"The state of the stream into `{table}`, {checkpoint}/state, is gone or cannot be read ({reason}). Nothing was "
+            "written, what was there stays. Restore the table's folder from a backup, its checkpoint with it; or remove the "
+            "folder: the next run then reads all that its sources hold, from their beginning."
+        )
 
 
 class SourceLost(PermanentError):
@@ -75,11 +89,12 @@ def run_available_now(
 ) -> Written:
     """Append what the stream holds that no earlier run has read.
 
-    The write's details are `stream/from` and `stream/to`, the source's own offsets, and `stream/batches`. A rerun
+    The write's details are `stream/from` and `stream/to`, the sources' own offsets, and `stream/batches`; of a stream with a
+    state also what it holds at the end (`state_size`). A rerun
     without new input commits nothing. A killed run is continued by the next one, without loss and without repetition.
     `source` says whose offsets the checkpoint has, where the engine cannot tell by itself: a topic. It is told as
     `stream/source`, also that it was adopted for a checkpoint that did not know it.
-    Raises `SourceLost` when the source no longer has what comes next, or is another one, and `SourceAway` when it
+    Raises `SourceLost` when the source no longer has what comes next, or is another one, `StateLost`, and `SourceAway` when it
     does not answer; what was read stays. Rows and violations are of all micro-batches; where the engine did not tell of
     one, both are unknown (None) and never too low.
     """
@@ -128,10 +143,15 @@ def identify(session: SparkSession, output: str, checkpoint: str, source: Stream
 
 
 def await_end(query: StreamingQuery, output: str, checkpoint: str) -> None:
-    """Wait until the stream has read what there is. Raises `SourceLost`, and the engine's own error for other failures."""
+    """Wait until the stream has read what there is.
+
+    Raises `SourceLost`, `StateLost`, and the engine's own error for other failures.
+    """
     try:
         query.awaitTermination()
     except ENGINE_ERRORS as error:
+        if gone := _STATE_LOST.search(str(error)):
+            raise StateLost(output, checkpoint, gone.group(0)) from error
         lost = _LOST.search(str(error))
         if lost is None:
             raise
@@ -143,7 +163,8 @@ def await_end(query: StreamingQuery, output: str, checkpoint: str) -> None:
 
 
 def _written(table: Table, stamp: CommitInfo, before: int, progress: Sequence[Any], seconds: float) -> Written:
-    batches = [p for p in progress if p.numInputRows]
+    # A stream with a state also has batches without input: time has come to what was waiting.
+    batches = [p for p in progress if p.numInputRows or p.observedMetrics]
     log = table.log()
     version = log.version if log else 0
     commits = [c for c in log.commits(version - before) if c.stamp == json.loads(stamp.text())] if log else []
@@ -152,9 +173,9 @@ def _written(table: Table, stamp: CommitInfo, before: int, progress: Sequence[An
     rows, violations = _totals(batches) if len(batches) >= len(commits) else (None, None)
     positions: dict[str, str | int] = {"stream/batches": max(len(batches), len(commits))}
     if batches:
-        positions |= batch_times(batches)
-        positions["stream/from"] = str(batches[0].sources[0].startOffset)
-        positions["stream/to"] = str(batches[-1].sources[0].endOffset)
+        positions |= {**batch_times(batches), **state_size(batches)}
+        positions["stream/from"] = _offsets({each.description: each.startOffset for each in batches[0].sources})
+        positions["stream/to"] = _offsets({each.description: each.endOffset for each in batches[-1].sources})
     return Written(
         version,
         commits[0] if commits else None,
@@ -178,6 +199,31 @@ def batch_times(batches: Sequence[Any]) -> dict[str, int]:
     """How long the micro-batches took, as the engine tells it: P95 and the longest, in milliseconds."""
     took = sorted(int(batch.batchDuration) for batch in batches)
     return {BATCH_P95: int(nearest_rank(took, 0.95)), "stream/batch_max_ms": took[-1]} if took else {}
+
+
+def state_size(batches: Sequence[Any]) -> dict[str, str | int]:
+    """What a stream that remembers holds after these batches, and up to where time has come there; nothing of other streams.
+
+    `stream/state_rows` and `stream/state_bytes` (in memory) at the end; `stream/rows_too_late` of all batches, which were
+    behind the watermark (`stream/watermark`) and were dropped.
+    """
+    operators = list(batches[-1].stateOperators) if batches else []
+    if not operators:
+        return {}
+    too_late = sum(int(each.numRowsDroppedByWatermark) for batch in batches for each in batch.stateOperators)
+    return {
+        "stream/state_rows": sum(int(each.numRowsTotal) for each in operators),
+        "stream/state_bytes": sum(int(each.memoryUsedBytes) for each in operators),
+        "stream/rows_too_late": too_late,
+        "stream/watermark": str(batches[-1].eventTime.get("watermark", "")),
+    }
+
+
+def _offsets(by_source: Mapping[str, Any]) -> str:
+    """The offset of the one source, or those of all of them with their names."""
+    if len(by_source) == 1:
+        return str(*by_source.values())
+    return "\n".join(f"{source}: {offset}" for source, offset in by_source.items())
 
 
 def _totals(batches: Sequence[Any]) -> frames.Counters:
