@@ -18,6 +18,7 @@ from de_assets.automation.maintenance import migrations, publication, restore, v
 from de_assets.automation.maintenance import nightly as maintenance
 from de_assets.automation.maintenance.recapture import capture_anew_job
 from de_assets.automation.openlineage import openlineage_events
+from de_assets.automation.reports import daily_report_due
 from de_assets.automation.schedules import referral_stats_daily
 from de_assets.automation.triggers.landing import visits_hour_landed
 from de_assets.automation.triggers.legacy_due import legacy_hours_due
@@ -45,6 +46,7 @@ sensors = [
     feature_released,
     legacy_hours_due,
     legacy_hours_grown,
+    daily_report_due,
     late_hours,
     late_days,
     late_totals,

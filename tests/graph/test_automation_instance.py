@@ -85,6 +85,7 @@ def test_automation_is_on_from_the_first_start() -> None:
         "feature_released",
         "legacy_hours_due",
         "legacy_hours_grown",
+        "daily_report_due",
         "late_hours",
         "late_days",
         "late_totals",

@@ -44,6 +44,7 @@ def test_nothing_of_the_blog_waits_for_a_person(of_the_blog: dict[dg.AssetKey, S
         ("gold/referral_stats", "schedule referral_stats_daily (0 2 * * *)"),
         ("gold/user_activity", "condition computed_once"),
         ("gold/users_snapshot", "condition computed_once"),
+        ("gold/daily_report", "sensor daily_report_due"),
         ("gold/visits_cube_daily", "condition late_cascade"),
         ("dashboards/daily_traffic", "condition on_news"),
     ],
