@@ -9,6 +9,8 @@ from pandera.pyspark import DataFrameModel
 from de_resources.contract import Contract
 from de_resources.held_back import HELD, LEFT_OUT
 from de_resources.kafka.keepers import READS
+from de_resources.run_queue.places import in_order
+from de_resources.run_queue.pools import side_by_side
 
 
 def pattern_tags(*patterns: str) -> dict[str, str]:
@@ -22,12 +24,16 @@ def dataset(
     patterns: Sequence[str] = (),
     partition: str | None = None,
     io_manager: str = "io_manager",
+    pipeline: str | None = None,
+    pool: str | None = None,
     **metadata: Any,
 ) -> dict[str, Any]:
     """Keyword arguments for `@dg.asset` and `dg.AssetOut`: key, documentation, owner, tags, metadata.
 
-    `partition` names the column that carries the Dagster partition; further `metadata` configures the IO manager. The table
-    itself enforces the rules of the contract; `constraints=False` leaves them to checks, for rows that shall be seen.
+    `partition` names the column that carries the Dagster partition, `pipeline` one whose runs go one at a time and in the
+    order of their partitions, `pool` one whose runs go side by side, up to its limit; further `metadata`
+    configures the IO manager. The table itself enforces the rules of the contract; `constraints=False` leaves them to
+    checks, for rows that shall be seen.
     """
     contract = Contract.of(model)
     layer, name = contract.name.split(".")
@@ -37,7 +43,11 @@ def dataset(
         "owners": [contract.owner],
         "group_name": layer,
         "kinds": {"pyspark", "deltalake"},
-        "tags": pattern_tags(*patterns),
+        "tags": {
+            **pattern_tags(*patterns),
+            **(in_order(pipeline) if pipeline else {}),
+            **(side_by_side(pool) if pool else {}),
+        },
         "io_manager_key": io_manager,
         "metadata": {
             "contract": contract.path,

@@ -5,6 +5,7 @@ from typing import Any
 from dagster_delta import LocalConfig
 
 from de_assets.sources.landing_zone import LandingZone
+from de_resources.csv_files import CsvFolders
 from de_resources.delivery.receiver import BulkReceiver
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.kafka import KafkaBroker
@@ -36,6 +37,7 @@ def resources(settings: Settings | None = None, engine: SparkEngine | None = Non
         "proxy_io_manager": ProxyDeltaIOManager(root_uri=settings.lake_root, storage_options=storage, spark=engine),
         "view_io_manager": CatalogueViewIOManager(root_uri=settings.lake_root, spark=engine),
         "lake": Lake(root_uri=settings.lake_root, storage_options=storage, spark=engine),
+        "exports": CsvFolders(root_uri=settings.lake_root),
         "landing": LandingZone(root=landing),
         "broker": broker,
         "database": database,

@@ -21,12 +21,7 @@ from weakref import WeakKeyDictionary
 
 import dagster as dg
 
-from de_resources.compat.checks import (
-    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
-    AssetCheckExecutionRecordStatus,
-    AssetCheckPartitionInfo,
-    PartitionKeyFilter,
-)
+from de_resources import gates
 from de_resources.compat.graph import AssetGraph, whole_graph
 from de_resources.compat.narrowing import (
     StepExecutionContext,
@@ -211,36 +206,11 @@ class _Run:
 
     def _bad(self, asset: dg.AssetKey, keys: Collection[str]) -> dict[str, str]:
         """Those of the keys that did not pass, or that are not there because something above them did not."""
-        refused = self._refused(asset, keys)
+        found = gates.refused(self.instance, self.graph, asset, keys)
+        refused = {key: f"{asset.to_user_string()} {key}, {check}" for key, check in found.items()}
         there = set() if asset in self.assets else self.instance.get_materialized_partitions(asset)
         waiting = [key for key in keys if key not in refused and key not in there]
         return refused | (self.held(asset, waiting) if waiting else {})
-
-    def _refused(self, asset: dg.AssetKey, keys: Collection[str]) -> dict[str, str]:
-        own = (key for key in self.graph.asset_check_keys if key.asset_key == asset)
-        gates = [key for key in own if self.graph.get(key).blocking and self.graph.get(key).partitions_def is not None]
-        if not gates or not keys:
-            return {}
-        storage = self.instance.event_log_storage
-        found = storage.get_asset_check_partition_info(gates, partition_keys=sorted(keys))
-        return {
-            str(each.partition_key): f"{asset.to_user_string()} {each.partition_key}, {each.check_key.name}"
-            for each in found
-            if each.latest_execution_status == _FAILED and each.is_current and self._is_error(each)
-        }
-
-    def _is_error(self, verdict: AssetCheckPartitionInfo) -> bool:
-        """A gate that only warns lets pass."""
-        (record,) = self.instance.event_log_storage.get_asset_check_execution_history(
-            verdict.check_key,
-            limit=1,
-            status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
-            partition_filter=PartitionKeyFilter(key=verdict.partition_key),
-        )
-        return record.evaluation is None or record.evaluation.severity == dg.AssetCheckSeverity.ERROR
-
-
-_FAILED = AssetCheckExecutionRecordStatus.FAILED
 
 
 def _between(

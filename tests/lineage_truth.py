@@ -40,6 +40,11 @@ FROM_NOWHERE = {
     "silver/visits_live_state": {"entry"},  # which kind of row it is
     "gold/visits_cube_daily": {"grouping", "visits"},  # rows that are counted
     "gold/referral_stats": {"visits", "late_visits"},
+    # Of the instance: which hours are there; and rows that are counted.
+    "gold/daily_report": {
+        *("report_date", "visits", "figures_of", "basis", "completeness", "is_approximate"),
+        *("hours_expected", "hours_there", "missing_hours"),
+    },
     "gold/traffic_live": {"visits"},
     "gold/pages_per_visit": {"announcements"},
     "serving/partner_feed": {"views"},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from de_assets.automation import observatory, offline_observer
+from de_assets.automation import observatory, offline_observer, order
 from de_assets.automation.alerting.sensor import alerts
 from de_assets.automation.alerting.stray_hours import visits_outside_calendar
 from de_assets.automation.late_data.report import late_partitions
@@ -18,8 +18,10 @@ from de_assets.automation.maintenance import migrations, publication, restore, v
 from de_assets.automation.maintenance import nightly as maintenance
 from de_assets.automation.maintenance.recapture import capture_anew_job
 from de_assets.automation.openlineage import openlineage_events
+from de_assets.automation.reports import daily_report_due
 from de_assets.automation.schedules import referral_stats_daily
 from de_assets.automation.triggers.landing import visits_hour_landed
+from de_assets.automation.triggers.legacy_due import legacy_hours_due
 from de_assets.automation.triggers.legacy_hours import legacy_hours_grown
 from de_assets.automation.triggers.releases import feature_released, features_release, features_set_aside
 from de_assets.automation.triggers.watch import standing, watch
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 cascade = dg.AutomationConditionSensorDefinition(
     "cascade",
-    target=dg.AssetSelection.all(),
+    target=dg.AssetSelection.all() - order.in_order(),
     default_status=dg.DefaultSensorStatus.RUNNING,
     minimum_interval_seconds=sensor_seconds(),
     description="Requests what follows from new data, as the automation conditions of the assets say.",
@@ -42,11 +44,14 @@ sensors = [
     visits_hour_landed,
     visits_outside_calendar,
     feature_released,
+    legacy_hours_due,
     legacy_hours_grown,
+    daily_report_due,
     late_hours,
     late_days,
     late_totals,
     cascade,
+    order.cascade_in_order,
     alerts,
     openlineage_events,
 ]
@@ -71,4 +76,9 @@ def jobs(
         migrations.migration_job(assets),
     ]
     stores = [*versions.version_jobs(assets), *weeks.week_jobs(assets), *publication.publication_jobs(assets)]
-    return [*tables, *stores, observatory.job, features_release, features_set_aside, capture_anew_job(CAPTURES)]
+    events: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
+        features_release,
+        features_set_aside,
+        capture_anew_job(CAPTURES),
+    ]
+    return [*tables, *stores, observatory.job, order.let_pass_job, *events]

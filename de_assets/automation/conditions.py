@@ -58,8 +58,7 @@ def gated(
     """
 
     def any_upstream(condition: Condition) -> Condition:
-        matched = _AC.any_deps_match(condition)
-        return matched.ignore(reference) if reference is not None else matched
+        return _any_upstream(condition, reference)
 
     rewritten = any_upstream(_AC.newly_updated())
     rewritten_apart = any_upstream(_AC.newly_updated() & ~_AC.executed_with_root_target())
@@ -71,19 +70,9 @@ def gated(
         | never_computed.with_label("never_computed")
         | _overtaken(rewritten_apart).with_label("overtaken")
     )
-    # What is not there has passed nothing, and is judged below.
-    ungated = any_upstream(~_AC.missing() & ~_AC.all_checks_match(_AC.check_passed(), blocking_only=True))
-    # Never in the run that writes the upstream: what its gates will say is not known when it is requested.
-    absent = any_upstream(_AC.missing()) & ~_done_without(reference, carried)
-    unsettled = absent | any_upstream(_AC.in_progress() | _AC.will_be_requested())
-    if there is not None:
-        unsettled = unsettled | _AC.any_deps_match(_AC.missing()).allow(there)
-    return (
-        wanted
-        & ~unsettled.with_label("upstream_unsettled")
-        & ~ungated.with_label("upstream_not_passed")
-        & ~_AC.in_progress()
-    ).with_label("gated")
+    return (wanted & _upstream_is_ready(reference, there=there, carried=carried) & ~_AC.in_progress()).with_label(
+        "gated"
+    )
 
 
 def late_cascade(reference: dg.AssetSelection | None = None, *, carried: dg.AssetSelection | None = None) -> Condition:
@@ -94,12 +83,40 @@ def late_cascade(reference: dg.AssetSelection | None = None, *, carried: dg.Asse
     return gated(reference, carried=carried).with_label("late_cascade")
 
 
-def computed_once() -> Condition:
-    """For partitions that do not change once their time is over: request those that are missing, never again.
+def computed_once(*, carried: dg.AssetSelection | None = None) -> Condition:
+    """For partitions that do not change once their time is over: request those that are missing, however old, never again.
 
-    What a correction upstream changes in old partitions is a backfill that somebody decides on.
+    As with `gated`, what is upstream has to be there and to have passed its gates, and `carried` names what carries something
+    from one partition to the next. Where that was computed anew, what is still missing behind it is requested again: it may
+    have failed for want of it. What a correction upstream changes in old partitions is for somebody else to decide on.
     """
-    return _AC.on_missing().with_label("computed_once")
+    never_computed: Condition = _AC.newly_missing()
+    if carried is not None:
+        never_computed = never_computed | (_AC.missing() & _AC.any_deps_match(_AC.newly_updated()).allow(carried))
+    wanted = never_computed.since(_AC.newly_requested() | _AC.newly_updated()).with_label("never_computed")
+    return (wanted & _upstream_is_ready(carried=carried) & ~_AC.in_progress()).with_label("computed_once")
+
+
+def _any_upstream(condition: Condition, reference: dg.AssetSelection | None) -> Condition:
+    matched = _AC.any_deps_match(condition)
+    return matched.ignore(reference) if reference is not None else matched
+
+
+def _upstream_is_ready(
+    reference: dg.AssetSelection | None = None,
+    *,
+    there: dg.AssetSelection | None = None,
+    carried: dg.AssetSelection | None = None,
+) -> Condition:
+    """Every upstream partition is there or done without, none is about to be written, and none is held back by a gate."""
+    # What is not there has passed nothing, and is judged below.
+    ungated = _any_upstream(~_AC.missing() & ~_AC.all_checks_match(_AC.check_passed(), blocking_only=True), reference)
+    # Never in the run that writes the upstream: what its gates will say is not known when it is requested.
+    absent = _any_upstream(_AC.missing(), reference) & ~_done_without(reference, carried)
+    unsettled = absent | _any_upstream(_AC.in_progress() | _AC.will_be_requested(), reference)
+    if there is not None:
+        unsettled = unsettled | _AC.any_deps_match(_AC.missing()).allow(there)
+    return ~unsettled.with_label("upstream_unsettled") & ~ungated.with_label("upstream_not_passed")
 
 
 def _done_without(reference: dg.AssetSelection | None, carried: dg.AssetSelection | None) -> Condition:

@@ -21,4 +21,4 @@ checks = [
     *users_changes.checks,
     *features.checks,
 ]
-polls = [*devices.polls, *users_changes.polls]
+polls = [*ads_stream.polls, *devices.polls, *users_changes.polls, *visits_stream.polls]

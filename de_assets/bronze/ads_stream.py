@@ -7,6 +7,7 @@ where the last one ended; Dead-Letter in its annotating form - a record that can
 import dagster as dg
 from pyspark.sql import DataFrame
 
+from de_assets.automation.triggers.polling import poll, unread_by_stream
 from de_assets.contracts.ads import AdsStream
 from de_assets.dataset import dataset, reads
 from de_assets.sources.systems import ADS_TOPIC
@@ -39,3 +40,4 @@ def understood_or_explained(records: DataFrame) -> DataFrame:
 
 
 checks = [contract_check(ads_stream, blocking=False)]
+polls = [poll(ads_stream, "*/5 * * * *", unread_by_stream(ads_stream, ADS), resources=["broker", "lake"])]

@@ -3,13 +3,15 @@
 Grain: one visit. Pattern: Incremental Loader, delta-column flavour - the hour is bounded on both sides, half-open, on the
 ingestion time, and the database evaluates it: a bound that it would not evaluate stops the run, and the run's metadata
 shows what it was asked. Late events therefore arrive in the hour that received them. A database knows times that no other
-reader holds, such as `infinity` and the year 1: these rows are left out, counted per hour, and warned of.
+reader holds, such as `infinity` and the year 1: these rows are left out, counted per hour, and warned of. Concurrent
+Runner: hours are loaded side by side, each into a slice of its own.
 """
 
 import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from de_assets.automation.pipelines import LANDING
 from de_assets.contracts.visits import CONCEIVABLE, LegacyVisits
 from de_assets.dataset import dataset
 from de_assets.partitions import hourly
@@ -31,7 +33,12 @@ CONDITIONS = CONCEIVABLE
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
-    **dataset(LegacyVisits, patterns=["incremental_loader", "filter_interceptor"], partition="ingestion_hour"),
+    **dataset(
+        LegacyVisits,
+        patterns=["incremental_loader", "filter_interceptor", "concurrent_runner"],
+        partition="ingestion_hour",
+        pool=LANDING,
+    ),
     partitions_def=hourly,
     backfill_policy=dg.BackfillPolicy.single_run(),
     deps=[LEGACY_VISITS_TABLE],

@@ -1,9 +1,10 @@
 """Landed visits, one hour at a time: what could be understood, and what could not.
 
 Grain: one landed line in exactly one of the two tables. Patterns: Incremental Loader (partition flavour, behind the
-readiness marker) and Dead-Letter. The dead letters are written first: should the run die between the two tables, the
-rerun of the hour replaces both. What was decided about dead letters (`de dlq`) is landed beside the lines and read with
-them: a repaired line goes the way of every other.
+readiness marker), Dead-Letter, and Concurrent Runner: hours are loaded side by side, each into a slice of its own. The
+dead letters are written first: should the run die between the two tables, the rerun of the hour replaces both. What was
+decided about dead letters (`de dlq`) is landed beside the lines and read with them: a repaired line goes the way of every
+other.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from de_assets import __version__
+from de_assets.automation.pipelines import LANDING
 from de_assets.contracts.visits import BronzeVisits, VisitsDeadLetter
 from de_assets.dataset import dataset, pattern_tags
 from de_assets.partitions import calendar_end, hourly
@@ -49,14 +51,21 @@ from de_resources.spark import SparkEngine
     name="landed_visits",
     outs={
         "dead": dg.AssetOut(
-            **dataset(VisitsDeadLetter, patterns=["dead_letter"], partition="landing_hour", schema_mode="merge"),
+            **dataset(
+                VisitsDeadLetter,
+                patterns=["dead_letter"],
+                partition="landing_hour",
+                pool=LANDING,
+                schema_mode="merge",
+            ),
         ),
         "valid": dg.AssetOut(
             # A landed file belongs to one hour, and the engine reads whole files where they are small.
             **dataset(
                 BronzeVisits,
-                patterns=["incremental_loader", "dead_letter"],
+                patterns=["incremental_loader", "dead_letter", "concurrent_runner"],
                 partition="landing_hour",
+                pool=LANDING,
                 pre_clustered=True,
                 schema_mode="merge",
             ),

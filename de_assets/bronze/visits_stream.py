@@ -10,6 +10,7 @@ import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from de_assets.automation.triggers.polling import poll, unread_by_stream
 from de_assets.contracts.visits import VisitsStream
 from de_assets.dataset import dataset, reads
 from de_assets.partitions import calendar_end
@@ -77,3 +78,4 @@ checks = [
     # A Saturday has fewer visits than its Friday, and a Monday more than its Sunday.
     topic_volume_check(_TOPIC, VISITS, tolerance=(0.3, 3.5)),
 ]
+polls = [poll(visits_stream, "*/5 * * * *", unread_by_stream(visits_stream, VISITS), resources=["broker", "lake"])]

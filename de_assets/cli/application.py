@@ -12,6 +12,7 @@ from de_assets.cli import (
     dlq,
     doctor,
     impact,
+    let_pass,
     migrate,
     observe,
     patterns,
@@ -20,6 +21,7 @@ from de_assets.cli import (
     run,
     seed,
     services,
+    starts,
     trace,
 )
 
@@ -31,9 +33,11 @@ COMMANDS: Sequence[Command] = (
     patterns.patterns,
     plan.plan,
     impact.impact,
+    starts.starts,
     trace.trace,
     publish.publish,
     publish.rollback,
+    let_pass.let_pass,
     migrate.migrate,
     observe.observe,
     seed.seed,

@@ -92,6 +92,55 @@ class ReferralStats(ContractModel):
         }
 
 
+class DailyReport(ContractModel):
+    """The figures of one day as they are known, with how complete they are.
+
+    Grain: one day. Partition: the day of the events.
+    """
+
+    report_date: T.DateType = pa.Field(nullable=False, description="Day of the report (UTC)")
+    visits: T.LongType = pa.Field(nullable=False, ge=0, description="Number of page views that came in time")
+    users: T.LongType = pa.Field(nullable=False, ge=0, description="Number of distinct visitors; not additive")
+    pages: T.LongType = pa.Field(nullable=False, ge=0, description="Number of distinct pages that were viewed")
+    figures_of: T.DateType = pa.Field(
+        nullable=False, description="Day whose figures these are: an earlier one, where nothing of the day was there"
+    )
+    basis: T.StringType = pa.Field(
+        nullable=False,
+        isin=["all hours", "some hours", "earlier day", "nothing"],
+        description="What the figures are: of all hours of the day, of some, those of an earlier day, or nothing",
+    )
+    completeness: T.DoubleType = pa.Field(
+        nullable=False,
+        in_range={"min_value": 0.0, "max_value": 1.0},
+        description="Share of the day's hours that were there",
+    )
+    is_approximate: T.BooleanType = pa.Field(nullable=False, description="Whether an hour of the day was missing")
+    hours_expected: T.IntegerType = pa.Field(nullable=False, gt=0, description="Hours of which the day consists")
+    hours_there: T.IntegerType = pa.Field(nullable=False, ge=0, description="Hours that were there")
+    missing_hours: T.StringType = pa.Field(
+        nullable=False, description="The hours that were not there, by their partition keys; empty: none"
+    )
+
+    class Config:
+        """No reader can take an approximation for the truth: what says so is never null."""
+
+        name = "gold.daily_report"
+        metadata = {
+            "owner": OWNER,
+            "key": ["report_date"],
+            "partitioned_by": ["report_date"],
+            "rules": {
+                "approximate_while_incomplete": "is_approximate = (hours_there < hours_expected)",
+                "missing_hours_have_names": "is_approximate = (missing_hours <> '')",
+                "basis_says_what_is_there": "(basis = 'all hours') = (NOT is_approximate) "
+                "AND (basis IN ('earlier day', 'nothing')) = (hours_there = 0)",
+                "other_figures_say_whose": "(figures_of < report_date) = (basis = 'earlier day')",
+                "users_within_visits": "users <= visits",
+            },
+        }
+
+
 class UserActivity(ContractModel):
     """What each visitor did so far, up to the last day that was merged.
 

@@ -94,8 +94,11 @@ def _of_location(location: Definitions) -> list[Unit]:
     graph = location.resolve_asset_graph()
     found: dict[frozenset[AssetKey], Unit] = {}
     for key in graph.toposorted_asset_keys:
-        together = frozenset(graph.get(key).execution_set_asset_keys)
-        if graph.get(key).is_executable and together not in found:
+        if not graph.get(key).is_executable:
+            continue
+        # Also where a run could ask for some of them: the step reads once for all.
+        together = frozenset(graph.get(key).assets_def.keys)
+        if together not in found:
             found[together] = _unit(location, graph, tuple(sorted(together)))
     return list(found.values())
 

@@ -1,6 +1,7 @@
 """Gold: what people and other teams read."""
 
 from de_assets.gold import (
+    daily_report,
     pages_per_visit,
     referral_stats,
     sessions,
@@ -26,6 +27,7 @@ assets = [
     users_latest.users_latest,
     users_by_country.users_by_country,
     user_activity.user_activity,
+    daily_report.daily_report,
 ]
 checks = [
     *visits_cube_daily.checks,
@@ -38,5 +40,6 @@ checks = [
     *users_snapshot.checks,
     *users_by_country.checks,
     *user_activity.checks,
+    *daily_report.checks,
 ]
-polls = [*sessions_live.polls]
+polls = [*pages_per_visit.polls, *sessions_live.polls]

@@ -9,11 +9,14 @@ that of how many partitions the topic was: where that has changed, a key may hav
 """
 
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
 import dagster as dg
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from de_assets.automation.triggers.polling import behind, poll
 from de_assets.contracts.visits_live import PagesPerVisit
 from de_assets.dataset import dataset, reads
 from de_assets.sources.systems import VISITS_TOPIC
@@ -117,4 +120,22 @@ def _keyed(records: DataFrame) -> DataFrame:
     )
 
 
+def _to_do(context: dg.ScheduleEvaluationContext) -> str | None:
+    """Records that the consumer has not read."""
+    resources: Any = context.resources
+    log = AppendLog(resources.broker.client_config(), VISITS)
+    checkpoint = GroupCheckpoints(log, CONSUMER).read()
+    return behind(log, checkpoint.offsets if checkpoint else None)
+
+
 checks = [contract_check(pages_per_visit, blocking=False)]
+polls = [
+    poll(
+        pages_per_visit,
+        "0 * * * *",
+        _to_do,
+        resources=["broker"],
+        # The broker forgets a group's offsets after a week without a commit.
+        renewed_after=timedelta(days=3),
+    )
+]

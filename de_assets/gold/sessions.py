@@ -1,8 +1,8 @@
 """Sessions that are over, by the day on which they were.
 
 Grain: one session of one user; no midnight cuts it. Patterns: Incremental Sessionizer - a day is computed from its visits and
-from the sessions that the day before has left open (`gold/sessions_pending`); Online Observer - the write measures its
-columns, so that a change of durations or of the number of pages shows in a plot.
+from the sessions that the day before has left open (`gold/sessions_pending`); Single Runner - one day at a time, in order;
+Online Observer - the write measures its columns, so that a change of durations or of the number of pages shows in a plot.
 
 A late visit changes its day, and with it what the days after it continue: they are asked for in turn. Between the two
 `gold/sessions` may have a session on both days, as any table of days may that is being mended.
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from de_assets.automation.conditions import late_cascade
+from de_assets.automation.pipelines import SESSIONS
 from de_assets.contracts.traffic import Sessions
 from de_assets.dataset import dataset
 from de_assets.gold.sessions_pending import (
@@ -35,14 +36,16 @@ from de_resources.contract import Contract
 from de_resources.lake import Lake
 from de_resources.observers import ONLINE_OBSERVER
 from de_resources.retries import RETRY_TRANSIENT
+from de_resources.run_queue.latency import waited
 
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
     **dataset(
         Sessions,
-        patterns=["incremental_sessionizer", "online_observer", "fine_grained_tracker"],
+        patterns=["incremental_sessionizer", "single_runner", "online_observer", "fine_grained_tracker"],
         partition="event_date",
+        pipeline=SESSIONS,
         row_lineage={
             VISITS.to_user_string(): VISITS_OF_SESSION,
             KEY.to_user_string(): "s.session_id = o.session_id AND s.event_date < o.event_date",
@@ -57,6 +60,7 @@ from de_resources.retries import RETRY_TRANSIENT
 def sessions(context: dg.AssetExecutionContext, visits: DataFrame, before: DataFrame, lake: Lake) -> DataFrame:
     """The sessions that were over on each day of the run."""
     require_day_before(context, lake)
+    context.add_output_metadata(waited(context))
     return over_by_midnight(visits, before, days_of(context))
 
 

@@ -3,7 +3,8 @@
 Grain: one open session at the end of one day. Pattern: Incremental Sessionizer - the state that makes a day cost what
 its visits cost. A day is computed from its visits and from what the day before has left open; run again, it replaces its
 own rows, and the days after it are asked for by the cascade and by the late-data sensor, in order. What a session is says
-`transforms.data_value.sessions`.
+`transforms.data_value.sessions`. Single Runner - whoever launches days, they are computed one at a time and in
+order, and none goes past one that failed.
 """
 
 from datetime import datetime, timedelta
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from de_assets.automation.conditions import late_cascade
+from de_assets.automation.pipelines import SESSIONS
 from de_assets.contracts.traffic import SessionsPending
 from de_assets.dataset import dataset
 from de_assets.partitions import daily, day_before, hours_of_day, is_whole
@@ -27,6 +29,7 @@ from de_resources.errors import PermanentError
 from de_resources.held_back import own_keys
 from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT
+from de_resources.run_queue.latency import waited
 
 KEY = dg.AssetKey(["gold", "sessions_pending"])
 VISITS = dg.AssetKey(["silver", "visits_enriched"])
@@ -56,8 +59,9 @@ class DayBeforeMissing(PermanentError):
     retry_policy=RETRY_TRANSIENT,
     **dataset(
         SessionsPending,
-        patterns=["incremental_sessionizer"],
+        patterns=["incremental_sessionizer", "single_runner"],
         partition="event_date",
+        pipeline=SESSIONS,
         row_lineage={VISITS.to_user_string(): VISITS_OF_SESSION},
     ),
     ins=INPUTS,
@@ -68,6 +72,7 @@ class DayBeforeMissing(PermanentError):
 def sessions_pending(context: dg.AssetExecutionContext, visits: DataFrame, before: DataFrame, lake: Lake) -> DataFrame:
     """What is open at the end of each day of the run."""
     require_day_before(context, lake)
+    context.add_output_metadata(waited(context))
     return open_at_midnight(visits, before, days_of(context))
 
 

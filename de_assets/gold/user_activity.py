@@ -1,13 +1,15 @@
 """What each visitor did so far: day after day added to the totals.
 
 Grain: one visitor. Pattern: Stateful Merger - a day is added to the table as it was after the day before. When an old day is
-run again, the table first returns to what it was before it, and the days after it wait for their replay.
+run again, the table first returns to what it was before it, and the days after it wait for their replay. New days are
+requested one after the other (`computed_once`); changed ones, and all days after them, by the sensor `late_totals`.
 """
 
 import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from de_assets.automation.conditions import computed_once
 from de_assets.contracts.traffic import UserActivity
 from de_assets.dataset import dataset
 from de_assets.partitions import daily, day_before, hours_of_day
@@ -18,6 +20,8 @@ from de_checks.replay import replay_check
 from de_resources.contract import Contract
 from de_resources.retries import RETRY_TRANSIENT
 
+KEY = dg.AssetKey(["gold", "user_activity"])
+
 
 @dg.asset(
     retry_policy=RETRY_TRANSIENT,
@@ -25,9 +29,10 @@ from de_resources.retries import RETRY_TRANSIENT
     ins={
         "visits": dg.AssetIn(["silver", "visits_enriched"], partition_mapping=hours_of_day),
         # Reading itself also makes every backfill run the days in order.
-        "before": dg.AssetIn(["gold", "user_activity"], partition_mapping=day_before),
+        "before": dg.AssetIn(KEY, partition_mapping=day_before),
     },
     partitions_def=daily,
+    automation_condition=computed_once(carried=dg.AssetSelection.assets(KEY)),
 )
 def user_activity(visits: DataFrame, before: DataFrame) -> DataFrame:
     """The day's visitors with their totals, this day included."""

@@ -6,6 +6,7 @@ from de_assets.serving import (
     partner_feed,
     profile_changes,
     users_snapshot,
+    visits_export,
     visits_reduced,
     weekly_visits,
 )
@@ -15,9 +16,10 @@ assets = [
     partner_feed.partner_feed,
     profile_changes.profile_changes,
     users_snapshot.users_snapshot,
+    visits_export.exported_visits,
     visits_reduced.visits_reduced,
     weekly_visits.weekly_visits,
 ]
-checks = [*partner_feed.checks, *profile_changes.checks]
+checks = [*partner_feed.checks, *profile_changes.checks, *visits_export.checks]
 jobs = [roll_back_view_job(users_snapshot.users_snapshot.key, users_snapshot.view_proxy)]
 polls = [*visits_reduced.polls]

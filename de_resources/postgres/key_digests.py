@@ -38,6 +38,16 @@ class KeyDigest:
         return f"{self.rows}-{self.total:x}"
 
 
+def has_rows(database: PostgresDatabase, table: str) -> bool:
+    """Whether the table is there and holds a row. Raises as `PostgresDatabase.connect`."""
+    with database.connect() as session, session.cursor() as cursor:
+        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", (table,))
+        if cursor.fetchone() != (True,):
+            return False
+        cursor.execute(SQL("SELECT EXISTS (SELECT FROM {table})").format(table=Identifier(*table.split("."))))
+        return cursor.fetchone() == (True,)
+
+
 def of_relation(
     database: PostgresDatabase, table: str, *, key: str, at: str, start: datetime, end: datetime
 ) -> dict[datetime, KeyDigest]:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import dagster as dg
 import pytest
 
-from de_assets.automation.conditions import gated, late_cascade
+from de_assets.automation.conditions import computed_once, gated, late_cascade
 from de_assets.dataset import pattern_tags
 from de_assets.partitions import day_before, hours_of_day
 from de_checks.per_key import Target
@@ -421,3 +421,92 @@ class TestCarriedFromDayToDay:
             platform.written(closed, "2024-10-10")
             assert platform.tick() == {}, "its hours may still be landing"
             assert platform.tick(NIGHT) == {"pending": {"2024-10-11"}, "closed": {"2024-10-11"}}
+
+
+TOTALS = dg.AssetKey("totals")
+
+
+@dg.asset(partitions_def=days, deps=[users], automation_condition=computed_once())
+def snapshot() -> None: ...
+
+
+@dg.asset(
+    partitions_def=days,
+    deps=[
+        dg.AssetDep(silver, partition_mapping=hours_of_day),
+        dg.AssetDep(TOTALS, partition_mapping=day_before),
+    ],
+    automation_condition=computed_once(carried=dg.AssetSelection.assets(TOTALS)),
+)
+def totals(context: dg.AssetExecutionContext) -> None:
+    if "breaks" in context.run.tags:
+        raise dg.Failure("broken on purpose")
+
+
+@pytest.mark.pattern("proxy")
+class TestSnapshotOfEachDay:
+    """Computed once its time is over, though the daemon was away when it ended, and never again by itself."""
+
+    CHAIN = dg.Definitions(assets=[users, snapshot])
+
+    def test_every_missed_day_is_requested_once(self) -> None:
+        with dg.DagsterInstance.ephemeral() as instance:
+            platform = Platform(instance, definitions=self.CHAIN)
+            assert platform.tick() == {}, "there are no users yet"
+            platform.written(users)
+            assert platform.tick() == {"snapshot": {"2024-10-10", "2024-10-11"}}, "not the newest one only"
+            assert platform.tick() == {}
+            platform.written(snapshot, "2024-10-10", "2024-10-11")
+            platform.written(users)
+            assert platform.tick() == {}, "a day that is over does not change"
+
+
+@pytest.mark.pattern("stateful_merger")
+class TestTotalsFromDayToDay:
+    """New days one after the other; what changed before is for the sensor `late_totals`."""
+
+    CHAIN = dg.Definitions(assets=[bronze, silver, users, totals], asset_checks=[bronze_is_good])
+
+    @pytest.fixture
+    def platform(self) -> Iterator[Platform]:
+        """Two days of hours, of which nobody has made totals."""
+        with dg.DagsterInstance.ephemeral() as instance:
+            platform = Platform(instance, definitions=self.CHAIN)
+            there = hours.get_partition_keys()
+            platform.landed(*there)
+            platform.written(silver, *there)
+            yield platform
+
+    def test_a_day_is_requested_when_the_day_before_it_is_in(self, platform: Platform) -> None:
+        assert platform.tick() == {"totals": {"2024-10-10"}}
+        assert [platform.tick(), platform.tick(NIGHT)] == [{}, {}]
+        platform.written(totals, "2024-10-10")
+        assert platform.tick() == {"totals": {"2024-10-11"}}
+        platform.written(totals, "2024-10-11")
+        assert [platform.tick(), platform.tick(NIGHT)] == [{}, {}]
+
+    def test_a_late_hour_asks_for_no_day_that_is_in(self, platform: Platform) -> None:
+        platform.tick()
+        platform.written(totals, "2024-10-10")
+        platform.tick()
+        platform.written(totals, "2024-10-11")
+        platform.tick()
+        platform.landed(hour(10, 21))
+        assert platform.tick() == {"silver": {hour(10, 21)}}
+        platform.written(silver, hour(10, 21))
+        assert platform.tick() == {}
+
+    def test_a_day_that_was_refused_is_tried_again_when_the_day_before_it_was_replayed(
+        self, platform: Platform
+    ) -> None:
+        """While the first day is out of the table, the second one cannot be added to it."""
+        platform.tick()
+        platform.written(totals, "2024-10-10")
+        assert platform.tick() == {"totals": {"2024-10-11"}}
+        refused = dg.materialize(
+            [totals], partition_key="2024-10-11", tags={"breaks": ""}, instance=platform.instance, raise_on_error=False
+        )
+        assert not refused.success
+        assert [platform.tick(), platform.tick(NIGHT)] == [{}, {}], "nothing changed"
+        platform.written(totals, "2024-10-10")
+        assert platform.tick() == {"totals": {"2024-10-11"}}

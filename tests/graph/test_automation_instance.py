@@ -11,10 +11,13 @@ import yaml
 from dagster._core.workspace.autodiscovery import loadable_targets_from_python_module
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
+from de_assets.automation.pipelines import LANDING
 from de_assets.catalogue import LOCATIONS
 from de_assets.dashboards.definitions import defs as dashboards
 from de_assets.definitions import defs
 from de_resources.launcher import ForkingRunLauncher
+from de_resources.run_queue.coordinator import LIMITS
+from de_resources.run_queue.pools import POOL
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -35,16 +38,19 @@ def test_instance_is_what_the_file_says(instance: dg.DagsterInstance, tmp_path: 
         concurrency = instance.get_concurrency_config()
         assert concurrency.run_queue_config.max_concurrent_runs == 4
         assert instance.run_coordinator.dequeue_interval_seconds == 1
+        assert {"key": "dagster/backfill", "limit": 2} in concurrency.run_queue_config.tag_concurrency_limits
+        assert {"key": f"{POOL}/{LANDING}", "limit": 3} in concurrency.run_queue_config.tag_concurrency_limits
+        assert [dict(limit) for limit in LIMITS] == list(concurrency.run_queue_config.tag_concurrency_limits)[2:]
         assert concurrency.pool_config.default_pool_limit == 1
         assert Path(instance.root_directory) == tmp_path
         assert "Sqlite" in type(instance.run_storage).__name__
 
 
 def test_run_queue_is_not_configured_twice() -> None:
-    """Dagster refuses limits in `run_queue` beside `concurrency`: only how often it is looked at stands there."""
+    """Limits by tag in `concurrency` would replace those of the coordinator."""
     configured = yaml.safe_load((PROJECT / "dagster.yaml").read_text())
-    assert configured["run_queue"] == {"dequeue_interval_seconds": 1}
-    assert "run_coordinator" not in configured
+    assert "run_queue" not in configured
+    assert "tag_concurrency_limits" not in configured["concurrency"]["runs"]
 
 
 def test_runs_are_forked(instance: dg.DagsterInstance) -> None:
@@ -77,13 +83,15 @@ def test_automation_is_on_from_the_first_start() -> None:
         "visits_hour_landed",
         "visits_outside_calendar",
         "feature_released",
+        "legacy_hours_due",
         "legacy_hours_grown",
+        "daily_report_due",
         "late_hours",
         "late_days",
         "late_totals",
         "silent_flows",
     }
-    assert set(sensors) == {"cascade", "alerts", "news_from_gold", "openlineage_events"} | triggers
+    assert set(sensors) == {"cascade", "cascade_in_order", "alerts", "news_from_gold", "openlineage_events"} | triggers
     assert set(sensors.values()) == {dg.DefaultSensorStatus.RUNNING}
     schedules = {s.name: s.default_status for s in defs.schedules or []}
     assert {"devices_reload", "referral_stats_daily", "maintenance_nightly", "bronze_users_changes_poll"} <= set(

@@ -240,6 +240,23 @@ def understood(line: bytes) -> dict[str, Any] | None:
     return visit if visit.get("visit_id") else None
 
 
+@pytest.mark.pattern("unaligned_fan_in")
+def test_the_report_of_each_day_is_of_all_its_hours(lakehouse: Lakehouse) -> None:
+    of_day: dict[object, list[dict[str, object]]] = {}
+    for row in lakehouse.rows("silver/visits"):
+        of_day.setdefault(row["event_time"].date(), []).append(row)  # type: ignore[union-attr]
+    found = {row["report_date"]: row for row in lakehouse.rows("gold/daily_report")}
+    assert {day: (row["visits"], row["users"], row["pages"], row["figures_of"]) for day, row in found.items()} == {
+        day: (len(rows), len({row["user_id"] for row in rows}), len({row["page"] for row in rows}), day)
+        for day, rows in of_day.items()
+    }
+    hours = Counter(hour.date() for hour in HOURS)
+    assert {(row["completeness"], row["is_approximate"], row["missing_hours"]) for row in found.values()} == {
+        (1.0, False, "")
+    }
+    assert {day: row["hours_there"] for day, row in found.items()} == hours
+
+
 @pytest.mark.pattern("stateful_merger")
 def test_the_activity_of_users_adds_up_over_the_days(lakehouse: Lakehouse) -> None:
     times: dict[object, list[datetime]] = {}

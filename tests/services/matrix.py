@@ -49,7 +49,12 @@ def store(step: str) -> Kind:
     """Where the step writes: by which IO manager, into which kind of store, in which mode."""
     asset = defs.resolve_asset_graph().get(dg.AssetKey.from_user_string(step))
     manager = asset.assets_def.get_io_manager_key_for_asset_key(asset.key)
-    return manager, "postgres" in asset.kinds, asset.metadata.get("mode"), bool(asset.metadata.get("stateful"))
+    return (
+        manager,
+        frozenset({"postgres", "csv"} & asset.kinds),
+        asset.metadata.get("mode"),
+        bool(asset.metadata.get("stateful")),
+    )
 
 
 def writer(step: str) -> Kind:

@@ -7,6 +7,7 @@ made by a fork of it, so that what one run leaves in memory helps no other one, 
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -299,6 +300,9 @@ def _rows(key: dg.AssetKey) -> Iterator[str]:
     if "postgres" in node.kinds:
         yield from _relation(str(node.metadata["dagster/table_name"]))
         return
+    if "csv" in node.kinds:
+        yield from map(repr, _lines(_folder(str(node.metadata["dagster/table_name"]))))
+        return
     assert "deltalake" in node.kinds, f"{key.to_user_string()}: teach the matrix to read {sorted(node.kinds)}"
     folder = _folder(str(node.metadata["dagster/table_name"]))
     if (folder / "_delta_log").exists():
@@ -307,6 +311,12 @@ def _rows(key: dg.AssetKey) -> Iterator[str]:
     # A proxy: which version readers see, its own reader knows.
     with dg.DagsterInstance.ephemeral() as instance, defs.get_asset_value_loader(instance) as loader:
         yield from (repr(sorted(row.asDict().items())) for row in loader.load_asset_value(key).collect())
+
+
+def _lines(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    for path in sorted(folder.glob("*.csv")):
+        with path.open(newline="") as lines:
+            yield from ((path.stem, cells) for cells in csv.reader(lines))
 
 
 def _relation(name: str) -> Iterator[str]:

@@ -14,7 +14,12 @@ from psycopg2.extras import execute_values
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from de_assets.automation.triggers.legacy_due import LEGACY_VISITS, legacy_hours_due
 from de_assets.automation.triggers.legacy_hours import legacy_hours_grown
+from de_assets.automation.triggers.polling import POLL
+from de_assets.definitions import defs
+from de_assets.partitions import hourly
+from de_assets.ranges import range_tags
 from de_assets.sources.simulator import Defect, hours_between, land_visits
 from de_resources.lake import Lake
 from de_resources.local import LocalServices
@@ -150,6 +155,39 @@ def test_rows_of_a_transaction_that_was_open_across_the_load_are_loaded_when_it_
     week.run(again).succeeded()
     assert names() == {late[0], *(f"week-{hour + at:%m%dT%H%M%S.%f}" for at in INSTANTS[1:])}
     assert requested(week, fed_platform) == []
+
+
+def test_hours_that_are_over_are_requested_without_anybody(fed_platform: Platform) -> None:
+    """By the calendar of this process: what is missing, in as few runs as it has stretches."""
+    fed_platform.up()
+    keys = hourly.get_partition_keys()
+
+    def tick() -> list[dg.RunRequest] | str | None:
+        with dg.build_sensor_context(instance, resources={"database": PostgresDatabase()}) as context:
+            answer = legacy_hours_due(context)
+        return answer.skip_message if isinstance(answer, dg.SkipReason) else answer
+
+    asked = {POLL: LEGACY}
+    with fed_platform.at_home(), dg.instance_for_test() as instance:
+        with PostgresDatabase().connect() as session, session.cursor() as cursor:
+            cursor.execute("ALTER TABLE legacy_visits RENAME TO legacy_elsewhere")
+        try:
+            assert "holds no row" in str(tick())
+        finally:
+            with PostgresDatabase().connect() as session, session.cursor() as cursor:
+                cursor.execute("ALTER TABLE legacy_elsewhere RENAME TO legacy_visits")
+        assert tick() == [dg.RunRequest(tags={**asked, **range_tags(keys[0], keys[-1])})]
+        for key in keys[:10] + keys[11:-3]:
+            instance.report_runless_asset_event(dg.AssetMaterialization(LEGACY_VISITS, partition=key))
+        alone, newest = dg.RunRequest(partition_key=keys[10], tags=asked), range_tags(keys[-3], keys[-1])
+        assert tick() == [alone, dg.RunRequest(tags={**asked, **newest})]
+        run = instance.create_run_for_job(
+            dg.define_asset_job("load", selection=[LEGACY_VISITS]).resolve(asset_graph=defs.resolve_asset_graph()),
+            tags={**asked, **newest},
+        )
+        assert tick() == [alone], "a run is about to load the others"
+        instance.report_run_failed(run)
+        assert "1 runs failed" in str(tick()), "it is tried again, and less and less often"
 
 
 UNKEEPABLE = ["infinity", "-infinity", "0001-01-01 00:00:00+14", "10000-01-01 00:00:00+00", "4713-01-01 00:00:00+00 BC"]

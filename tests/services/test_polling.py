@@ -23,8 +23,11 @@ from de_resources.local import LocalServices
 pytestmark = pytest.mark.services
 
 BY_THE_CLOCK = {
+    "bronze_ads_stream_poll": "bronze/ads_stream",
     "devices_reload": "bronze/devices",
     "bronze_users_changes_poll": "bronze/users_changes",
+    "bronze_visits_stream_poll": "bronze/visits_stream",
+    "gold_pages_per_visit_poll": "gold/pages_per_visit",
     "gold_sessions_live_poll": "gold/sessions_live",
     "serving_visits_reduced_poll": "serving/visits_reduced",
     "staging_devices_raw_poll": "staging/devices_raw",
@@ -155,7 +158,13 @@ def test_nothing_runs_where_nothing_is_new_and_what_is_new_is_asked_for_once(lak
     assert wanted(lake) == set()
     assert keeping_up(lake, *TOPIC_READERS) == TOPIC_READERS
 
-    of_visits = {"gold/sessions_live", "serving/visits_reduced", "staging/visits_topic"}
+    of_visits = {
+        "bronze/visits_stream",
+        "gold/pages_per_visit",
+        "gold/sessions_live",
+        "serving/visits_reduced",
+        "staging/visits_topic",
+    }
     publish(VISITS, {"visit_id": "another"})
     assert wanted(lake) == of_visits
     publish(USERS, {"op": "c"})

@@ -34,6 +34,7 @@ BY_HOUR = [
     "silver/visits_enriched",
 ]
 BY_DAY = ["gold/sessions_pending", "gold/sessions", "gold/visits_cube_daily", "gold/user_activity"]
+BY_DAY += ["gold/daily_report", "serving/visits_csv", "serving/visits_export"]
 """All days of a backfill in one run, or each in one of its own, as the asset declares it."""
 
 LAUNCH = """mutation Launch($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {

@@ -21,6 +21,7 @@ import dagster as dg
 
 from de_assets.automation.late_data.report import observation, summary, told_of
 from de_assets.automation.late_data.runs import CLAIM_TAG, Consumer, Fate, Runs
+from de_assets.automation.starters import AGAIN_ONLY
 from de_assets.dataset import pattern_tags
 from de_assets.ranges import range_tags
 from de_resources.delta.log.changed_partitions import changed_partitions
@@ -206,7 +207,7 @@ def late_data_sensor(
         target=dg.AssetSelection.assets(*consumers),
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        tags=pattern_tags("dynamic_late_data_integrator"),
+        tags={**pattern_tags("dynamic_late_data_integrator"), AGAIN_ONLY: ""},
     )
     def late_data(
         context: dg.SensorEvaluationContext, lake: Lake, database: PostgresDatabase

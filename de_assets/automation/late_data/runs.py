@@ -108,6 +108,10 @@ class Consumer:
         window = self.partitions.time_window_for_partition_key(key)
         return list(self.source_partitions.get_partition_keys_in_time_window(window))
 
+    def existing_source_keys(self, key: str) -> list[str]:
+        """Those of them that the source has: a calendar may begin and end in the middle of a day."""
+        return [part for part in self.source_keys(key) if self.source_partitions.has_partition_key(part)]
+
     def _key_at(self, value: str | None) -> str | None:
         if value is None:
             return None

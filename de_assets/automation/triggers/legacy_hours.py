@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
+from de_assets.automation.starters import AGAIN_ONLY
 from de_assets.dataset import pattern_tags
 from de_assets.partitions import hourly
 from de_assets.sources.systems import LEGACY_VISITS_RELATION
@@ -32,7 +33,7 @@ _HOUR = timedelta(hours=1)
     target=dg.AssetSelection.assets(LEGACY_VISITS),
     minimum_interval_seconds=300,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    tags=pattern_tags("incremental_loader"),
+    tags={**pattern_tags("incremental_loader"), AGAIN_ONLY: ""},
 )
 def legacy_hours_grown(
     context: dg.SensorEvaluationContext, lake: Lake, database: PostgresDatabase

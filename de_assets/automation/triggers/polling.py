@@ -18,6 +18,7 @@ from typing import Any
 
 import dagster as dg
 
+from de_assets.automation.starters import ASKS_FIRST
 from de_assets.sources.landing import folder_look
 from de_resources.delta.write.stream import CHECKPOINT
 from de_resources.errors import TransientError
@@ -61,6 +62,7 @@ def poll(
         target=asset,
         required_resource_keys=set(resources),
         default_status=dg.DefaultScheduleStatus.RUNNING,
+        tags={ASKS_FIRST: ""},
     )
     def polled(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         now = context.scheduled_execution_time.astimezone(UTC)

@@ -1,0 +1,1 @@
+"""Transforms of the data-flow patterns."""

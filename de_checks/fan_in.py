@@ -1,0 +1,42 @@
+"""Was everything there that a partition is made of? Guard of the *Unaligned Fan-In*: it warns, and says what is missing."""
+
+import dagster as dg
+
+from de_checks.factory import CheckRun, check_per_key, key_by_key
+from de_checks.per_key import Key, Materialized, Verdict
+from de_checks.subject import Subject
+from de_resources.fan_in import COMPLETENESS, MISSING
+
+_NAMED = 5
+
+
+def fan_in_check(asset: Subject, *, name: str = "inputs_are_complete") -> dg.AssetChecksDefinition:
+    """A check of each partition by what its write has told (`FanIn.metadata`): a warning while an input is missing.
+
+    Reads nothing. Metadata: `completeness` and `missing_inputs`, each with why. A write that told nothing is an error.
+    """
+
+    def judge(_run: CheckRun, _key: Key, current: Materialized) -> Verdict:
+        told = current.metadata.get(COMPLETENESS)
+        if told is None:
+            return Verdict(False, "The write did not say how complete its inputs were.")
+        completeness, missing = float(told), dict(current.metadata.get(MISSING) or {})
+        figures = {COMPLETENESS: completeness, MISSING: dg.MetadataValue.json(missing)}
+        if not missing:
+            return Verdict(True, "Every input was there.", figures)
+        named = ", ".join(f"{key} ({why})" for key, why in list(missing.items())[:_NAMED])
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        return Verdict(
+            False,
+            f"Approximate, of {completeness:.0%} of its inputs. Missing: {named}{more}. It is computed again when they come.",
+            figures,
+            dg.AssetCheckSeverity.WARN,
+        )
+
+    return check_per_key(
+        asset,
+        name,
+        key_by_key(judge),
+        description="All partitions were there that the partition is made of; it is no approximation.",
+        patterns=["unaligned_fan_in"],
+    )

@@ -1,0 +1,43 @@
+"""What a gate refuses: partitions whose newest content a blocking check has judged bad."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import dagster as dg
+
+from de_resources.compat.checks import (
+    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
+    AssetCheckExecutionRecordStatus,
+    AssetCheckPartitionInfo,
+    PartitionKeyFilter,
+)
+from de_resources.compat.graph import AssetGraph
+
+_FAILED = AssetCheckExecutionRecordStatus.FAILED
+
+
+def refused(
+    instance: dg.DagsterInstance, graph: AssetGraph, asset: dg.AssetKey, keys: Collection[str]
+) -> dict[str, str]:
+    """Those of the asset's partitions that a gate refuses as they are now, with the check's name. What only warns lets pass."""
+    own = (key for key in graph.asset_check_keys if key.asset_key == asset)
+    gates = [key for key in own if graph.get(key).blocking and graph.get(key).partitions_def is not None]
+    if not gates or not keys:
+        return {}
+    found = instance.event_log_storage.get_asset_check_partition_info(gates, partition_keys=sorted(keys))
+    return {
+        str(each.partition_key): each.check_key.name
+        for each in found
+        if each.latest_execution_status == _FAILED and each.is_current and _is_error(instance, each)
+    }
+
+
+def _is_error(instance: dg.DagsterInstance, verdict: AssetCheckPartitionInfo) -> bool:
+    (record,) = instance.event_log_storage.get_asset_check_execution_history(
+        verdict.check_key,
+        limit=1,
+        status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
+        partition_filter=PartitionKeyFilter(key=verdict.partition_key),
+    )
+    return record.evaluation is None or record.evaluation.severity == dg.AssetCheckSeverity.ERROR

@@ -1,0 +1,114 @@
+"""Partitions that failed, and that nothing has made good since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+
+from de_resources.run_queue.places import HAS_COME, PLACE, TURN, Place
+
+RELEASED = "single_runner/let_pass"
+"""In the metadata of an observation of a partition: why what comes after it need not wait for it."""
+_FAILED = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+_PLANNED, _EVALUATED = (
+    dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED,
+    dg.DagsterEventType.ASSET_CHECK_EVALUATION,
+)
+_OVERLAP = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that failed, or was stopped, with partitions of a pipeline in it."""
+
+    run_id: str
+    place: Place
+    ended: float
+
+    def told(self) -> str:
+        """What waits for it says this."""
+        asset = self.place.assets[0]
+        return (
+            f"{self.place.told()}, which failed (run {self.run_id[:8]}). Run it again; or let the others pass: "
+            f"de let-pass {asset} {self.place.first} --reason …"
+        )
+
+
+@dataclass
+class Failures:
+    """The failures of all pipelines. It reads from the instance what has changed since it was asked last."""
+
+    instance: dg.DagsterInstance
+    _open: dict[str, Failure] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
+    _looked: datetime | None = None
+
+    def before(self, place: Place) -> Failure | None:
+        """The first failure of the pipeline in partitions before this place that nothing has made good."""
+        return next((each for each in self.of(place.pipeline) if each.place.begin < place.begin), None)
+
+    def of(self, pipeline: str) -> Iterator[Failure]:
+        """The failures of a pipeline that nothing has made good, in the order of partitions."""
+        self._look()
+        for each in sorted(self._open.values(), key=lambda known: (known.place.begin, known.ended)):
+            if each.place.pipeline != pipeline:
+                continue
+            if self._made_good(each):
+                del self._open[each.run_id]
+            else:
+                yield each
+
+    def _look(self) -> None:
+        now = datetime.now(UTC)
+        changed = dg.RunsFilter(statuses=_FAILED, tags={TURN: HAS_COME}, updated_after=self._looked)
+        for record in self.instance.get_run_records(changed):
+            run = record.dagster_run
+            if run.run_id in self._seen or (record.start_time is None and run.status == dg.DagsterRunStatus.CANCELED):
+                continue
+            self._seen.add(run.run_id)
+            place = Place.of_tags({PLACE: run.tags[PLACE]})
+            if place.first is not None:
+                ended = record.end_time or record.update_timestamp.timestamp()
+                self._open[run.run_id] = Failure(run.run_id, place, ended)
+        self._looked = now - _OVERLAP
+
+    def _made_good(self, failure: Failure) -> bool:
+        keys = {str(failure.place.first), str(failure.place.last)}
+        each = [(dg.AssetKey.from_user_string(name), key) for name in failure.place.assets for key in sorted(keys)]
+        return all(self._computed(failure, *one) for one in each) or any(self._let_pass(failure, *one) for one in each)
+
+    def _computed(self, failure: Failure, asset: dg.AssetKey, key: str) -> bool:
+        """Whether the partition is there: since the failure, or in the failed run itself and with no check against it."""
+        wanted = dg.AssetRecordsFilter(asset, asset_partitions=[key])
+        newest = self.instance.fetch_materializations(wanted, limit=1).records
+        if not newest:
+            return False
+        if newest[0].run_id == failure.run_id:
+            return not self._refused(failure.run_id, asset, key)
+        return newest[0].timestamp > failure.ended
+
+    def _refused(self, run_id: str, asset: dg.AssetKey, key: str) -> bool:
+        """Whether a blocking check of the asset did not pass in the run, or did not come to a verdict."""
+        open_: set[tuple[dg.AssetKey, str]] = set()
+        refused = False
+        for entry in self.instance.all_logs(run_id, of_type={_PLANNED, _EVALUATED}):
+            event = entry.get_dagster_event()
+            if event.event_type == _PLANNED:
+                planned = event.asset_check_planned_data
+                open_.add((planned.asset_key, planned.check_name))
+                continue
+            verdict = event.asset_check_evaluation_data
+            open_.discard((verdict.asset_key, verdict.check_name))
+            stops = bool(verdict.blocking) and verdict.severity == dg.AssetCheckSeverity.ERROR and not verdict.passed
+            refused |= stops and verdict.asset_key == asset and verdict.partition in (None, key)
+        return refused or any(judged == asset for judged, _ in open_)
+
+    def _let_pass(self, failure: Failure, asset: dg.AssetKey, key: str) -> bool:
+        wanted = dg.AssetRecordsFilter(asset, asset_partitions=[key], after_timestamp=failure.ended)
+        told = self.instance.fetch_observations(wanted, limit=20).records
+        return any(
+            RELEASED in record.asset_observation.metadata for record in told if record.asset_observation is not None
+        )

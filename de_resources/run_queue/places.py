@@ -1,0 +1,115 @@
+"""Where a run stands in the order of its pipeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import dagster as dg
+
+from de_resources.compat.queueing import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    HIDDEN_TAG_PREFIX,
+    PARTITION_NAME_TAG,
+    RemoteWorkspaceAssetGraph,
+)
+from de_resources.errors import PermanentError
+
+PIPELINE = "single_runner"
+"""On an asset, and on its runs: the pipeline whose runs go in order."""
+WAITS_FOR = f"{PIPELINE}/waits_for"
+"""On a queued run, for people: what its turn waits for."""
+TURN, WAITS, HAS_COME = f"{HIDDEN_TAG_PREFIX}{PIPELINE}_turn", "waits", "has come"
+"""On a queued run, for the queue."""
+PLACE = f"{HIDDEN_TAG_PREFIX}{PIPELINE}_place"
+
+
+class SeveralPipelines(PermanentError):
+    """A run of assets that go in several orders, which may contradict each other."""
+
+    def __init__(self, pipelines: Sequence[str]) -> None:
+        self.pipelines = tuple(pipelines)
+        super().__init__(
+            f"The run has assets of {len(self.pipelines)} pipelines whose runs go in order: {', '.join(self.pipelines)}. "
+            "Nothing was queued. Launch the assets of each pipeline in a run of their own."
+        )
+
+
+def in_order(pipeline: str) -> dict[str, str]:
+    """The tags of an asset whose runs go one at a time and in the order of their partitions.
+
+    Assets that name the same pipeline wait for each other.
+    """
+    return {PIPELINE: pipeline}
+
+
+@dataclass(frozen=True)
+class Place:
+    """The partitions of a run, and which assets of its pipeline it computes."""
+
+    pipeline: str
+    assets: tuple[str, ...]
+    first: str | None = None
+    """The run's first partition, and its last; none of a run without partitions, whose place is that of its launch."""
+    last: str | None = None
+    begin: float = 0.0
+    """Of the first partition: seconds since 1970, or its number where partitions are no times."""
+
+    def tags(self) -> dict[str, str]:
+        """What a run is given when it is queued; what a retry has copied from the run before is replaced."""
+        return {PIPELINE: self.pipeline, TURN: WAITS, WAITS_FOR: "", PLACE: json.dumps(asdict(self))}
+
+    def told(self) -> str:
+        """The partitions, for people."""
+        if self.first is None:
+            return "one without partitions"
+        return self.first if self.first == self.last else f"{self.first} to {self.last}"
+
+    @classmethod
+    def of_tags(cls, tags: Mapping[str, str]) -> Place:
+        """The place of a queued run."""
+        known: dict[str, Any] = json.loads(tags[PLACE])
+        return cls(**{**known, "assets": tuple(known["assets"])})
+
+
+def place_of(run: dg.DagsterRun, graph: RemoteWorkspaceAssetGraph, instance: dg.DagsterInstance) -> Place | None:
+    """Where a run stands that is about to be queued; none for a run of other assets.
+
+    Raises `SeveralPipelines`.
+    """
+    tags_of = {key: graph.get(key).tags for key in chosen_assets(run, graph)}
+    ordered = {key: tags[PIPELINE] for key, tags in tags_of.items() if PIPELINE in tags}
+    if not ordered:
+        return None
+    pipelines = sorted(set(ordered.values()))
+    if len(pipelines) > 1:
+        raise SeveralPipelines(pipelines)
+    assets = sorted(ordered, key=dg.AssetKey.to_user_string)
+    names = tuple(key.to_user_string() for key in assets)
+    first, last = _partitions(run.tags)
+    partitions = graph.get(assets[0]).partitions_def
+    if first is None or partitions is None:
+        return Place(pipelines[0], names)
+    return Place(pipelines[0], names, first, last, _begin(partitions, first, instance))
+
+
+def chosen_assets(run: dg.DagsterRun, graph: RemoteWorkspaceAssetGraph) -> set[dg.AssetKey]:
+    """The assets of a run: those that were selected, or all of its job."""
+    if run.asset_selection is not None:
+        return {key for key in run.asset_selection if graph.has(key)}
+    return {key for key in graph.materializable_asset_keys if run.job_name in graph.get(key).job_names}
+
+
+def _partitions(tags: Mapping[str, str]) -> tuple[str | None, str | None]:
+    if PARTITION_NAME_TAG in tags:
+        return tags[PARTITION_NAME_TAG], tags[PARTITION_NAME_TAG]
+    return tags.get(ASSET_PARTITION_RANGE_START_TAG), tags.get(ASSET_PARTITION_RANGE_END_TAG)
+
+
+def _begin(partitions: dg.PartitionsDefinition[Any], key: str, instance: dg.DagsterInstance) -> float:
+    if isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        return partitions.time_window_for_partition_key(key).start.timestamp()
+    return float(partitions.get_partition_keys(dynamic_partitions_store=instance).index(key))

@@ -1,0 +1,65 @@
+"""A code location to be copied: days of one pipeline, which fail when a file says so, and a dataset beside it."""
+
+import time
+from pathlib import Path
+
+import dagster as dg
+
+from de_resources.run_queue.latency import waited
+from de_resources.run_queue.places import in_order
+from de_resources.run_queue.pools import side_by_side
+
+HERE = Path(__file__).parent
+days = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-02-01")
+
+
+def tell(what: str) -> None:
+    with (HERE / "told").open("a") as told:
+        told.write(f"{what}\n")
+
+
+@dg.asset(partitions_def=days, tags=in_order("line"))
+def line(context: dg.AssetExecutionContext) -> None:
+    keys = context.partition_key_range
+    tell(f"begin {keys.start[-2:]}")
+    if (HERE / f"fails-{keys.start[-2:]}").exists():
+        raise ValueError("fails on purpose")
+    context.add_output_metadata(waited(context))
+    tell(f"end {keys.end[-2:]}")
+
+
+@dg.asset_check(asset=line, blocking=True, partitions_def=days)
+def is_green(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+    day = context.partition_key_range.start[-2:]
+    if (HERE / f"check-breaks-{day}").exists():
+        raise ValueError("breaks on purpose")
+    return dg.AssetCheckResult(passed=not (HERE / f"red-{day}").exists())
+
+
+@dg.asset(partitions_def=days)
+def beside(context: dg.AssetExecutionContext) -> None:
+    tell(f"beside {context.partition_key[-2:]}")
+    if (HERE / f"beside-fails-{context.partition_key[-2:]}").exists():
+        raise ValueError("fails on purpose")
+
+
+@dg.asset(partitions_def=days, tags=side_by_side("landing"))
+def landed(context: dg.AssetExecutionContext) -> None:
+    """Each day waits for its own file, as a slow source makes it do."""
+    day = context.partition_key[-2:]
+    tell(f"landing {day}")
+    while not (HERE / f"go-{day}").exists():
+        time.sleep(0.02)
+    tell(f"landed {day}")
+
+
+@dg.asset(tags=side_by_side("elsewhere"))
+def nowhere() -> None: ...
+
+
+@dg.asset(tags=in_order("other"))
+def whole() -> None:
+    tell("whole")
+
+
+defs = dg.Definitions([line, beside, landed, nowhere, whole], asset_checks=[is_green], executor=dg.in_process_executor)

@@ -1,0 +1,149 @@
+"""Runs launched by clicks and by backfills, under the real webserver and daemon: order, hold, release, and pools."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from web_ui import PROJECT, DagsterProcess, WebUI, free_port, until
+
+from de_resources.run_queue.latency import SECONDS
+from de_resources.run_queue.passing import let_pass
+from de_resources.run_queue.places import WAITS_FOR
+
+pytestmark = pytest.mark.ui
+
+LAUNCH = """mutation Launch($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
+    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+BACKFILL = """mutation Backfill($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+    __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
+RUNS = """query Runs { runsOrError(limit: 50) { ... on Runs { results { runId status tags { key value } } } } }"""
+LINE = dg.AssetKey(["line"])
+
+
+class Platform:
+    """Webserver and daemon with the run queue of `dagster.yaml` over a location of a folder."""
+
+    def __init__(self, root: Path, web: WebUI, daemon: DagsterProcess) -> None:
+        self.root, self.web, self.daemon = root, web, daemon
+
+    def click(self, day: int, asset: str = "line") -> str:
+        tags = [{"key": "dagster/partition", "value": key(day)}]
+        location = {"repositoryLocationName": "ordered_location.py", "repositoryName": "__repository__"}
+        selector = {**location, "pipelineName": "__ASSET_JOB", "assetSelection": [{"path": [asset]}]}
+        params = {"selector": selector, "mode": "default", "runConfigData": {}, "executionMetadata": {"tags": tags}}
+        launched = self.web.ask(LAUNCH, params=params)["launchPipelineExecution"]
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        return str(launched["run"]["runId"])
+
+    def backfill(self, *days: int, asset: str = "line") -> None:
+        params = {"assetSelection": [{"path": [asset]}], "partitionNames": [key(day) for day in days]}
+        launched = self.web.ask(BACKFILL, params=params)["launchPartitionBackfill"]
+        assert launched["__typename"] == "LaunchBackfillSuccess", launched
+
+    def runs(self) -> dict[str, list[tuple[str, dict[str, str]]]]:
+        """By day, the status and the tags of its runs, as the UI shows them."""
+        found: dict[str, list[tuple[str, dict[str, str]]]] = {}
+        for run in self.web.ask(RUNS)["runsOrError"]["results"]:
+            tags = {tag["key"]: tag["value"] for tag in run["tags"]}
+            found.setdefault(tags["dagster/partition"], []).append((run["status"], tags))
+        return found
+
+    def until(self, condition: Any) -> None:
+        until(condition, 120, lambda: f"{self.runs()}; told: {self.told()}; the daemon said: {self.daemon.output()}")
+
+    def told(self) -> list[str]:
+        told = self.root / "code" / "told"
+        return told.read_text().split("\n")[:-1] if told.exists() else []
+
+
+def key(day: int) -> str:
+    return f"2026-01-{day:02d}"
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    tmp_path = tmp_path_factory.mktemp("queue")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "dagster").mkdir()
+    location = tmp_path / "code" / "ordered_location.py"
+    shutil.copy(PROJECT / "tests" / "faults" / location.name, location)
+    shutil.copy(PROJECT / "dagster.yaml", tmp_path / "dagster")
+    places = {"DE_HOME": tmp_path, "DAGSTER_HOME": tmp_path / "dagster"}
+    environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
+    port = free_port()
+    web = ["dagster_webserver", "-f", str(location), "-h", "127.0.0.1", "-p", str(port)]
+    with DagsterProcess(web, environment) as webserver:
+        ui = WebUI(port, webserver)
+        until(ui.answers, 180, lambda: f"the webserver answers; it said: {webserver.output()}")
+        with DagsterProcess(["dagster._daemon", "run", "-f", str(location)], environment) as daemon:
+            yield Platform(tmp_path, ui, daemon)
+
+
+@pytest.mark.pattern("single_runner")
+def test_clicks_and_a_backfill_go_in_order_wait_for_what_failed_and_pass_it_with_a_reason(platform: Platform) -> None:
+    configured = yaml.safe_load((platform.root / "dagster" / "dagster.yaml").read_text())
+    assert configured["run_coordinator"]["class"] == "QueueWithTurns"
+    (platform.root / "code" / "fails-04").touch()
+    # The daemon looks for backfills every half minute: meanwhile there is time for clicks.
+    platform.backfill(6, 4, 5)
+    for day in (3, 1, 2):
+        platform.click(day)
+    platform.until(lambda: "end 03" in platform.told())
+    assert platform.told() == ["begin 01", "end 01", "begin 02", "end 02", "begin 03", "end 03"]
+
+    platform.until(lambda: "failed" in tags(platform, 6)[WAITS_FOR])
+    seven = platform.click(7)
+    platform.until(lambda: "failed" in tags(platform, 7)[WAITS_FOR])
+    assert tags(platform, 5)[WAITS_FOR].startswith(f"{key(4)}, which failed")
+    assert [platform.runs()[key(day)][0][0] for day in (4, 5, 6, 7)] == ["FAILURE", "QUEUED", "QUEUED", "QUEUED"]
+
+    with dg.DagsterInstance.from_config(str(platform.root / "dagster")) as instance:
+        let_pass(instance, ["line"], "line", key(4), "the source of that day is lost")
+        platform.until(lambda: platform.runs()[key(7)][0][0] == "SUCCESS")
+        assert platform.told()[6:] == [
+            "begin 04",
+            *(f"{what} {day:02d}" for day in (5, 6, 7) for what in ("begin", "end")),
+        ]
+        record = instance.get_run_record_by_id(seven)
+        assert record is not None
+        newest = instance.get_latest_materialization_event(LINE)
+        assert newest is not None
+        assert newest.asset_materialization is not None
+        told = newest.asset_materialization.metadata[SECONDS].value
+        assert told == pytest.approx(record.start_time - record.create_timestamp.timestamp(), abs=0.1)
+        assert told > 2, "it has waited for others"
+
+
+@pytest.mark.pattern("concurrent_runner")
+def test_a_pool_holds_for_clicks_and_a_backfill_together(platform: Platform) -> None:
+    before = len(platform.told())
+    platform.backfill(11, 12, 13, asset="landed")
+    for day in (14, 15):
+        platform.click(day, "landed")
+
+    def under_way() -> int:
+        words = platform.told()[before:]
+        return sum(word.startswith("landing") - word.startswith("landed") for word in words)
+
+    platform.until(lambda: all(key(day) in platform.runs() for day in range(11, 16)) and under_way() == 3)
+    assert sorted(platform.runs()[key(day)][0][0] for day in range(11, 16)).count("QUEUED") == 2
+    for day in range(11, 16):
+        (platform.root / "code" / f"go-{day}").touch()
+    platform.until(lambda: all(platform.runs()[key(day)][0][0] == "SUCCESS" for day in range(11, 16)))
+    number, most = 0, 0
+    for word in platform.told()[before:]:
+        number += word.startswith("landing") - word.startswith("landed")
+        most = max(most, number)
+    assert (number, most) == (0, 3)
+
+
+def tags(platform: Platform, day: int) -> dict[str, str]:
+    found = platform.runs().get(key(day))
+    return found[0][1] if found else {WAITS_FOR: ""}
