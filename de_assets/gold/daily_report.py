@@ -18,6 +18,7 @@ from de_assets.partitions import daily, hourly, hours_of_day
 from de_assets.transforms.data_flow.unaligned_fan_in import FALLBACK_DAYS, DayInputs, EarlierFigures, daily_reports
 from de_checks.contract import contract_check
 from de_checks.fan_in import fan_in_check
+from de_checks.keys import unique_key_check
 from de_resources.compat.graph import whole_graph
 from de_resources.contract import Contract
 from de_resources.delta.table import Table
@@ -71,4 +72,4 @@ def _inputs_of(key: str, inputs: FanIn) -> DayInputs:
     return DayInputs(date.fromisoformat(key), hours, tuple(inputs.missing))
 
 
-checks = [contract_check(daily_report), fan_in_check(daily_report)]
+checks = [contract_check(daily_report), unique_key_check(daily_report), fan_in_check(daily_report)]

@@ -24,6 +24,7 @@ from de_assets.sources.topics import VISITS
 from de_assets.transforms.data_value.local_aggregator import aggregate_parts, keys_in_several_parts
 from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
 from de_checks.contract import contract_check
+from de_checks.keys import unique_key_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import MetadataByWindow, ObservedFrame
 from de_resources.errors import PermanentError
@@ -128,7 +129,7 @@ def _to_do(context: dg.ScheduleEvaluationContext) -> str | None:
     return behind(log, checkpoint.offsets if checkpoint else None)
 
 
-checks = [contract_check(pages_per_visit, blocking=False)]
+checks = [contract_check(pages_per_visit, blocking=False), unique_key_check(pages_per_visit, blocking=False)]
 polls = [
     poll(
         pages_per_visit,

@@ -202,7 +202,11 @@ def test_a_second_restore_commits_nothing_and_says_so(
     ("table", "version", "said"),
     [
         ("bronze/devices", 99, "there is no such version. The oldest readable version is 0; available are 0-"),
-        ("bronze/device", 1, "`bronze/device` is no table of this lake. There are: bronze/devices, "),
+        (
+            "bronze/device",
+            1,
+            "`bronze/device` is no table of this lake. There are: bronze/ads_stream, bronze/devices, ",
+        ),
         ("bronze/visits", 1, "`bronze/visits` has partitions"),
         ("bronze/visits_stream", 1, "`bronze.visits_stream` does not exist yet"),
     ],
