@@ -1,7 +1,7 @@
 """Every sensor of the graph, asked twice about the same world: what it has asked for once, it does not ask for again.
 
 The sensors are found in the graph, so that a new one is asked without a word here. Between two ticks the daemon is played:
-it keeps the cursor, and starts no second run for a run key that it knows.
+it keeps the cursor, starts no second run for a run key that it knows, and makes a run of each request without one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 import dagster as dg
 import pytest
 from confluent_kafka import Producer
+from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
+from dagster._core.test_utils import create_run_for_test
 from platform_world import HOURS, PER_HOUR, RATES, WORLD
 
 from de_assets.dashboards.definitions import defs as dashboards
@@ -30,7 +32,7 @@ from de_resources.postgres import PostgresDatabase
 pytestmark = pytest.mark.services
 
 SENSORS = [(location, sensor) for location in (defs, dashboards) for sensor in location.sensors or []]
-HAVE_NEWS = {"visits_hour_landed", "feature_released", "cascade"}
+HAVE_NEWS = {"visits_hour_landed", "legacy_hours_due", "feature_released", "cascade"}
 """Who finds something in this world: where nobody does, two silent ticks prove nothing."""
 
 
@@ -58,8 +60,30 @@ class Daemon:
             answer = self.sensor.evaluate_tick(context)
         self.cursor = answer.cursor or self.cursor
         new = [each for each in answer.run_requests or [] if each.run_key is None or each.run_key not in self.run_keys]
-        self.run_keys |= {each.run_key for each in new}
+        self.run_keys |= {each.run_key for each in new if each.run_key is not None}
+        for each in new:
+            if each.run_key is None:
+                self._make_run(each)
         return [str(each.run_key) for each in new] + [str(each) for each in answer.asset_events]
+
+    def _make_run(self, request: dg.RunRequest) -> None:
+        """A run, as the daemon makes it: the instance knows from then on what it is about to write."""
+        repository = self.location.get_repository_def()
+        run = create_run_for_test(self.instance, status=dg.DagsterRunStatus.STARTED, tags=dict(request.tags))
+        for target in self.sensor.targets:
+            for asset in repository.get_job(target.job_name).asset_layer.selected_asset_keys:
+                for key in _partitions(repository.asset_graph.get(asset).partitions_def, request):
+                    planned = DagsterEvent.build_asset_materialization_planned_event(
+                        run.job_name, "step", AssetMaterializationPlannedData(asset, partition=key)
+                    )
+                    self.instance.report_dagster_event(planned, run.run_id)
+
+
+def _partitions(partitions: dg.PartitionsDefinition[Any] | None, request: dg.RunRequest) -> list[str | None]:
+    if request.partition_key or partitions is None:
+        return [request.partition_key]
+    first, last = (request.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end"))
+    return list(partitions.get_partition_keys_in_range(dg.PartitionKeyRange(first, last)))
 
 
 @pytest.fixture(scope="module")
