@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from de_assets.cli.decisions import decide
 from de_assets.cli.terminal import console, explained
 from de_resources.settings import Settings
-
-_QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 
 
 def let_pass(
@@ -25,38 +24,26 @@ def let_pass(
 
     What failed stays failed, and may be run again at any time.
     """
-    import dagster as dg
+    from de_assets.automation.order import LET_PASS
 
-    from de_assets.automation.order import LET_PASS, let_one_pass
-    from de_assets.cli.run import dagster_instance
-    from de_assets.definitions import defs
-    from de_resources.errors import PlatformError
-
-    with explained(), dagster_instance(Settings.from_environment()) as instance:
+    with explained():
         if show or not asset:
-            _list(instance)
+            _list()
             return
-        config = {"asset": asset, "partition": partition, "reason": reason}
-        try:
-            result = defs.resolve_job_def(LET_PASS).execute_in_process(
-                instance=instance, run_config={"ops": {let_one_pass.name: {"config": config}}, "loggers": _QUIET}
-            )
-        except dg.DagsterError as error:
-            raise error.__cause__ if isinstance(error.__cause__, PlatformError) else error from None
-        (output,) = (event for event in result.events_for_node(let_one_pass.name) if event.is_successful_output)
-        console.print(str(output.step_output_data.metadata["let_pass"].value), markup=False, highlight=False)
+        told = decide(LET_PASS, {"asset": asset, "partition": partition, "reason": reason})
+        console.print(f"{told['let_pass']}", markup=False, highlight=False)
 
 
-def _list(instance: object) -> None:
-    import dagster as dg
-
+def _list() -> None:
     from de_assets.automation.pipelines import PIPELINES
+    from de_assets.cli.run import dagster_instance
     from de_resources.run_queue.failures import Failures
 
-    assert isinstance(instance, dg.DagsterInstance)  # noqa: S101 - the module loads without Dagster
-    table, failed = Table("pipeline", "partitions", "assets", "run"), Failures(instance)
-    for each in (failure for name in PIPELINES for failure in failed.of(name)):
-        table.add_row(each.place.pipeline, each.place.told(), ", ".join(each.place.assets), each.run_id[:8])
+    table = Table("pipeline", "partitions", "assets", "run")
+    with dagster_instance(Settings.from_environment()) as instance:
+        failures = Failures(instance)
+        for each in (failure for name in PIPELINES for failure in failures.of(name)):
+            table.add_row(each.place.pipeline, each.place.told(), ", ".join(each.place.assets), each.run_id[:8])
     if table.row_count:
         console.print(table)
     console.print(f"{table.row_count:,} failed run(s) hold what comes after them.", highlight=False)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+from de_assets.cli.decisions import decide
 from de_assets.cli.terminal import console, explained
 from de_resources.settings import Settings
-
-if TYPE_CHECKING:
-    import dagster as dg
 
 Asset = Annotated[str, typer.Argument(help="Key of an audited asset, such as gold/visits_cube_daily.")]
 Partition = Annotated[
@@ -23,8 +21,6 @@ Partition = Annotated[
     ),
 ]
 Reason = Annotated[str, typer.Option(help="Why. Kept in the table's log; no personal data.")]
-
-_QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 
 
 def publish(
@@ -81,33 +77,12 @@ def _list(asset: str) -> None:
 
 
 def _run(job: str, config: Mapping[str, Any]) -> None:
-    """Run one of the jobs here, so that the UI shows who decided what."""
-    import dagster as dg
-
-    from de_assets.cli.run import dagster_instance
-    from de_assets.definitions import defs
-    from de_resources.errors import PlatformError
-
-    definition = defs.resolve_job_def(job)
-    (op,) = definition.graph.node_defs
-    with explained(), dagster_instance(Settings.from_environment()) as instance:
-        try:
-            result = definition.execute_in_process(
-                instance=instance, run_config={"ops": {op.name: {"config": config}}, "loggers": _QUIET}
-            )
-        except dg.DagsterError as error:
-            cause = error.__cause__
-            raise cause if isinstance(cause, PlatformError) else error from None
-        _tell(result, op.name)
-
-
-def _tell(result: dg.ExecuteInProcessResult, op: str) -> None:
-    (output,) = (event for event in result.events_for_node(op) if event.is_successful_output)
-    metadata = {name: value.value for name, value in output.step_output_data.metadata.items()}
-    told = metadata.get("skipped") or metadata["publication/verdict"]
-    console.print(f"{told}", markup=False, highlight=False)
-    console.print(
-        f"Version {metadata['delta/version']}, {metadata['publication/seconds']} s, "
-        f"{metadata['publication/bytes_written']} bytes of data written.",
-        highlight=False,
-    )
+    with explained():
+        metadata = decide(job, config)
+        told = metadata.get("skipped") or metadata["publication/verdict"]
+        console.print(f"{told}", markup=False, highlight=False)
+        console.print(
+            f"Version {metadata['delta/version']}, {metadata['publication/seconds']} s, "
+            f"{metadata['publication/bytes_written']} bytes of data written.",
+            highlight=False,
+        )

@@ -139,18 +139,24 @@ class QueueWithTurns(dg.QueuedRunCoordinator[dg.DagsterInstance]):
             waits = turns(
                 [member for member, _ in line],
                 [member for member, _ in running.get(pipeline, [])],
-                self._held,
+                self._holds(pipeline),
                 now=self._clock(),
                 settle=self._settle,
             )
             for member, tags in line:
                 self._tell(member, tags, waits[member.run_id])
 
-    def _held(self, place: Place) -> str | None:
+    def _holds(self, pipeline: str) -> Callable[[Place], str | None]:
+        """What holds a place of the pipeline. The instance is asked once for the whole line, and not for each run in it."""
         if self._failures is None:
             self._failures = Failures(self._instance)
-        failure = self._failures.before(place)
-        return failure.told() if failure else None
+        failures = list(self._failures.of(pipeline))
+
+        def held(place: Place) -> str | None:
+            first = next((each for each in failures if each.place.begin < place.begin), None)
+            return first.told() if first else None
+
+        return held
 
     def _tell(self, member: Member, known: Mapping[str, str], waits_for: str) -> None:
         told = {TURN: WAITS if waits_for else HAS_COME, WAITS_FOR: waits_for}

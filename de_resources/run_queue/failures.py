@@ -46,10 +46,6 @@ class Failures:
     _seen: set[str] = field(default_factory=set)
     _looked: datetime | None = None
 
-    def before(self, place: Place) -> Failure | None:
-        """The first failure of the pipeline in partitions before this place that nothing has made good."""
-        return next((each for each in self.of(place.pipeline) if each.place.begin < place.begin), None)
-
     def of(self, pipeline: str) -> Iterator[Failure]:
         """The failures of a pipeline that nothing has made good, in the order of partitions."""
         self._look()
