@@ -77,9 +77,8 @@ class Documents:
             elif "kafka" in spec.kinds:
                 yield _broker(spec.metadata.get("source/topic") or _TOPICS[contract.name])
             else:
-                layer, _, dataset = contract.name.partition(".")
-                root = self._settings.staging_root if layer == "staging" else self._settings.lake_root
-                yield {"server": "lake", "type": "local", "path": f"{root}/{layer}/{dataset}", "format": "delta"}
+                path = self._settings.uri_of(contract.name.replace(".", "/", 1))
+                yield {"server": "lake", "type": "local", "path": path, "format": "delta"}
         except ServiceUnavailable:
             return
 

@@ -60,6 +60,11 @@ class Settings:
         spark = env.get("DE_SPARK") or None
         return cls(home=home, lake_root=lake_root, staging_root=staging_root, jars=jars, spark=spark)
 
+    def uri_of(self, dataset: str) -> str:
+        """Where the files of `layer/dataset` are: what is called staging in the staging environment, all others in the lake."""
+        root = self.staging_root if dataset.startswith("staging/") else self.lake_root
+        return f"{root}/{dataset}"
+
     @property
     def secrets(self) -> Path:
         """Folder of generated credentials, one file each, readable by the owner only."""

@@ -11,6 +11,7 @@ from de_assets.cli.terminal import console
 from de_assets.filling import UnitOutcome
 from de_assets.partitions import rows_in_calendar
 from de_assets.visits_account import visits_account
+from de_resources.csv_files import DayFiles
 from de_resources.delta.log import TableLog
 from de_resources.delta.write.lock import local_folder
 from de_resources.proxy.store import VersionStore
@@ -54,7 +55,7 @@ def _told(outcome: UnitOutcome) -> str:
 def _figures(outcome: UnitOutcome, key: AssetKey, settings: Settings) -> tuple[str, str, str]:
     """Partitions, rows and version: of the table as it is now, else what the runs said they wrote."""
     name = key.to_user_string()
-    uri = f"{settings.lake_root}/{name}"
+    uri = settings.uri_of(name)
     log = TableLog.open(uri)
     found = (rows_in_calendar(log), log.version) if log else behind_a_manifest(uri, name)
     partitioned = outcome.unit.partitions is not None
@@ -66,10 +67,13 @@ def _figures(outcome: UnitOutcome, key: AssetKey, settings: Settings) -> tuple[s
 
 
 def is_stored(settings: Settings, key: AssetKey) -> bool:
-    """Whether the lake has the dataset. What lies elsewhere is not looked for."""
+    """Whether the dataset is there: a table, versions of one, or files of days. What a service keeps is not looked for."""
     name = key.to_user_string()
-    uri = f"{settings.lake_root}/{name}"
-    return TableLog.open(uri) is not None or behind_a_manifest(uri, name) is not None
+    uri = settings.uri_of(name)
+    if TableLog.open(uri) is not None or behind_a_manifest(uri, name) is not None:
+        return True
+    folder = local_folder(uri)
+    return folder is not None and DayFiles(name, folder).any()
 
 
 def behind_a_manifest(uri: str, name: str) -> tuple[Mapping[Any, int], int] | None:

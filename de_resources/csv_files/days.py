@@ -94,6 +94,10 @@ class DayFiles:
         facts = json.loads(path.read_text())
         return DayFile(**{**facts, "columns": tuple(facts["columns"])})
 
+    def any(self) -> bool:
+        """Whether there is a day that was written."""
+        return any(self.folder.glob("*.json"))
+
     def is_whole(self, key: str) -> bool:
         """Whether the day's file is the one that its manifest tells of; reads it."""
         told, path = self.manifest(key), self.file(key)

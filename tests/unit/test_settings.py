@@ -20,3 +20,9 @@ def test_an_object_store_is_refused_without_showing_what_is_in_its_address(name:
 def test_a_folder_is_taken_by_its_path_or_as_a_url(tmp_path: Path) -> None:
     assert Settings.from_environment({"LAKE_ROOT": str(tmp_path)}).lake_root == str(tmp_path)
     assert Settings.from_environment({"LAKE_ROOT": "file:///lake/"}).lake_root == "file:///lake"
+
+
+def test_what_is_called_staging_is_in_the_staging_environment(tmp_path: Path) -> None:
+    settings = Settings.from_environment({"LAKE_ROOT": str(tmp_path / "l"), "DE_STAGING_ROOT": str(tmp_path / "s")})
+    assert settings.uri_of("staging/visits") == f"{tmp_path}/s/staging/visits"
+    assert settings.uri_of("gold/staging") == f"{tmp_path}/l/gold/staging"
