@@ -16,6 +16,7 @@ from de_checks.contract import contract_check
 from de_checks.keys import unique_key_check
 from de_resources.contract import Contract
 from de_resources.delta.log.feed import FeedUnavailable, changes, signed
+from de_resources.delta.read_versions import record_read
 from de_resources.delta.table import TableMissing
 from de_resources.lake import Lake
 from de_resources.lineage.inputs import read_as
@@ -39,6 +40,7 @@ def users_by_country(context: dg.AssetExecutionContext, lake: Lake, spark: Spark
     log = users.log()
     if log is None:
         raise TableMissing(users.name)
+    record_read(context, users, pinned=log.version)
     session = spark.spark_session
     known = [] if counted.log() is None else counted.read(session).collect()
     before = read_as(session.createDataFrame(known, Contract.of(UsersByCountry).struct_type()), KEY)

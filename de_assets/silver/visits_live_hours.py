@@ -18,6 +18,7 @@ from de_assets.silver.visits_live import RULE, VISITS_STREAM, in_event_hour
 from de_checks.contract import contract_check
 from de_checks.publication import publication_check
 from de_resources.delta.publish import KeepsContract, Measured, Rows, Windows
+from de_resources.delta.read_versions import record_read
 from de_resources.delta.table import TableMissing
 from de_resources.lake import Lake
 from de_resources.lineage.inputs import read_as
@@ -66,11 +67,12 @@ AUDITS = [
     deps=[VISITS_STREAM],
     automation_condition=gated(),
 )
-def visits_live_hours(lake: Lake, spark: SparkEngine) -> DataFrame:
+def visits_live_hours(context: dg.AssetExecutionContext, lake: Lake, spark: SparkEngine) -> DataFrame:
     """A streaming frame over what the broker brought and could be understood, in the hours of the events."""
     stream = lake.table(VISITS_STREAM)
     if stream.log() is None:
         raise TableMissing(stream.name)
+    record_read(context, stream)
     records = read_as(spark.spark_session.readStream.format("delta").load(stream.uri), VISITS_STREAM)
     return in_event_hour(records.where(RULE.understood))
 

@@ -22,8 +22,8 @@ from de_assets.transforms.data_value.dynamic_joiner import StreamSide, TimeBound
 from de_checks.contract import contract_check
 from de_checks.keys import unique_key_check
 from de_resources.contract import Contract
-from de_resources.delta.read_versions import ReadVersions
-from de_resources.delta.table import TableMissing
+from de_resources.delta.read_versions import record_read
+from de_resources.delta.table import Table, TableMissing
 from de_resources.lake import Lake
 from de_resources.lineage.inputs import read_as
 from de_resources.retries import RETRY_TRANSIENT
@@ -52,9 +52,9 @@ def visits_with_ads(context: dg.AssetExecutionContext, lake: Lake, spark: SparkE
 
     Raises `TableMissing`.
     """
-    read = ReadVersions()
-    visits, ads = (_stream(lake, spark, key, read) for key in (VISITS_STREAM, ADS_STREAM))
-    read.record(context)
+    sources = {key: lake.table(key) for key in (VISITS_STREAM, ADS_STREAM)}
+    record_read(context, *sources.values())
+    visits, ads = (_stream(key, table, spark) for key, table in sources.items())
     return with_ads(visits.where(RULE.understood), ads.where("error IS NULL"))
 
 
@@ -68,12 +68,10 @@ def with_ads(visits: DataFrame, ads: DataFrame) -> DataFrame:
     return join_streams(left, right, ("page", "ad_page"), BOUND).select(*columns)
 
 
-def _stream(lake: Lake, spark: SparkEngine, key: dg.AssetKey, read: ReadVersions) -> DataFrame:
+def _stream(key: dg.AssetKey, table: Table, spark: SparkEngine) -> DataFrame:
     """What was added to a table since the last run."""
-    table = lake.table(key)
     if table.log() is None:
         raise TableMissing(table.name)
-    read.note(table)
     return read_as(spark.spark_session.readStream.format("delta").load(table.uri), key)
 
 

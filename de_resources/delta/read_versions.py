@@ -39,6 +39,18 @@ class ReadVersions:
             context.add_output_metadata({READ: dg.MetadataValue.json(dict(sorted(self.tables.items())))})
 
 
+def record_read(context: dg.AssetExecutionContext, *tables: Table, pinned: int | None = None) -> None:
+    """Say which versions an asset reads of tables that it opens itself, as the IO manager does of its inputs.
+
+    To be called before they are read. Without it the materialisation tells nobody how far it has read, and
+    `keeps_up_with_its_tables` takes it for a reader that has read nothing.
+    """
+    read = ReadVersions()
+    for table in tables:
+        read.note(table, pinned)
+    read.record(context)
+
+
 def version_read(metadata: Mapping[str, dg.MetadataValue[Any]], table: str, table_id: str) -> int | None:
     """The version of a table that a materialisation was computed from; None where it does not say."""
     told = metadata.get(READ)

@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from deltalake import DeltaTable
 from instances import silent_instance
 from lineage_truth import problems
 from other_reader import rows_of
@@ -25,6 +26,7 @@ from de_assets.resources import resources
 from de_assets.silver.visits_live_hours import FEW, checks, visits_live_hours
 from de_checks.publication import NAME
 from de_resources.delta.publish.decisions import NoReason, waiting
+from de_resources.delta.read_versions import version_read
 from de_resources.delta.table import Table
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
@@ -96,6 +98,14 @@ class Live:
         )
         return {f"{e.asset_key.path[-1]}/{e.check_name}": e for e in result.get_asset_check_evaluations()}
 
+    def version_read(self) -> int | None:
+        """How far the newest materialisation of the hours says that it has read of bronze."""
+        event = self.instance.get_latest_materialization_event(visits_live_hours.key)
+        assert event is not None
+        assert event.asset_materialization is not None
+        stream = DeltaTable(str(self.root / "bronze/visits_stream"))
+        return version_read(event.asset_materialization.metadata, "bronze.visits_stream", str(stream.metadata().id))
+
     def decide(self, job: str, window: str, reason: str = "looked at it") -> dg.ExecuteInProcessResult:
         """A person's decision about one hour."""
         (chosen,) = (j for j in publication_jobs([visits_live_hours]) if j.name == job)
@@ -157,10 +167,12 @@ def test_a_bad_hour_is_held_while_others_are_counted_and_a_person_decides_about_
     assert f"| {key(2)}, share dated in the future | fail | It is 1, accepted is " in str(told["audits"])
     assert f"| {key(1)}, share of copies | passed |" in str(told["audits"])
     assert first["traffic_live/rows_meet_contract"].passed
+    assert live.version_read() == DeltaTable(str(live.root / "bronze/visits_stream")).version()
 
     # The next runs go on, and the verdict tells of what waits as long as it waits.
     live.land(Visit("h", at(4, 40)))
     again = live.follow()[f"visits_live_hours/{NAME}"]
+    assert live.version_read() == DeltaTable(str(live.root / "bronze/visits_stream")).version()
     assert (again.passed, again.metadata["shown"].value, again.metadata["held"].value) == (False, key(3), key(2))
     assert "share dated in the future" in str(again.metadata["audits"].value)
     assert [held.key for held in waiting(live.table)] == [key(2)]

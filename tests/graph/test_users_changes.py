@@ -20,10 +20,12 @@ from de_assets.contracts.users import UsersChanges
 from de_assets.gold.users_by_country import users_by_country
 from de_assets.resources import resources
 from de_assets.silver.users import users
+from de_checks.lag import version_lag_check
 from de_resources.capture.envelope import TransactionOrigin, records, snapshot_record, truncation
 from de_resources.capture.pgoutput import Relation, RowChange
 from de_resources.contract import Contract
 from de_resources.delta.log.feed import CHANGE_TYPE, FeedUnavailable, changes
+from de_resources.delta.read_versions import READ
 from de_resources.delta.table import Table
 from de_resources.lake import Lake
 from de_resources.settings import Settings
@@ -93,20 +95,33 @@ class Users:
             str(self.root / "bronze/users_changes")
         )
 
+    @property
+    def resources(self) -> dict[str, Any]:
+        settings = Settings.from_environment({"DE_HOME": str(self.root.parent), "LAKE_ROOT": str(self.root)})
+        return resources(settings, self.engine)
+
     def run(self) -> dict[str, Any]:
         """Materialise versions and counts; their metadata by asset."""
-        settings = Settings.from_environment({"DE_HOME": str(self.root.parent), "LAKE_ROOT": str(self.root)})
         upstream = dg.AssetSpec(["bronze", "users_changes"], metadata={"contract": Contract.of(UsersChanges).path})
         result = dg.materialize(
             [upstream.with_io_manager_key("io_manager"), users, users_by_country],
             instance=self.instance,
-            resources=resources(settings, self.engine),
+            resources=self.resources,
             run_config=QUIET,
         )
         return {
             event.asset_key.path[-1]: {k: v.value for k, v in event.materialization.metadata.items()}
             for event in result.get_asset_materialization_events()
         }
+
+    def unread(self) -> int:
+        """Commits of users that the counts have not taken in, as their check says."""
+        check = version_lag_check(users_by_country, users.specs)
+        job = dg.define_asset_job("look", selection=dg.AssetSelection.checks(check))
+        looked = dg.Definitions([users_by_country], asset_checks=[check], jobs=[job], resources=self.resources)
+        run = looked.resolve_job_def("look").execute_in_process(instance=self.instance)
+        (found,) = run.get_asset_check_evaluations()
+        return int(str(found.metadata["lag/commits_max"].value))
 
     def counted(self) -> Counter[str]:
         rows = DeltaTable(str(self.root / "gold/users_by_country")).to_pyarrow_table().to_pylist()
@@ -127,6 +142,7 @@ def world(engine: SparkEngine, tmp_path: Path) -> Iterator[Users]:
         yield Users(engine, tmp_path / "lake", instance)
 
 
+@pytest.mark.pattern("lag_detector")
 def test_counts_follow_the_changes_and_equal_those_of_the_database(world: Users) -> None:
     for number in range(20):
         world.put(f"u{number}", ("at", "pl", "fr")[number % 3])
@@ -134,6 +150,7 @@ def test_counts_follow_the_changes_and_equal_those_of_the_database(world: Users)
     first = world.run()
     assert first["users_by_country"]["computed"].startswith("from all users")
     assert world.counted() == world.expected()
+    assert world.unread() == 0
 
     world.put("u0", "fr")  # moves
     world.put("u1", "pl", new_id="u100")  # has another key
@@ -146,6 +163,9 @@ def test_counts_follow_the_changes_and_equal_those_of_the_database(world: Users)
     assert second["users_by_country"]["computed"].startswith("from the changes of versions")
     assert world.counted() == world.expected()
     assert "at" not in world.counted()
+    assert world.unread() == 0
+    newest = DeltaTable(str(world.root / "silver/users")).version()
+    assert second["users_by_country"][READ]["silver.users"]["version"] == newest > first["users"]["delta/version"]
 
     log = world.versions.log()
     assert log is not None
