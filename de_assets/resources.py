@@ -4,6 +4,7 @@ from typing import Any
 
 from dagster_delta import LocalConfig
 
+from de_assets import __version__
 from de_assets.sources.landing_zone import LandingZone
 from de_resources.csv_files import CsvFolders
 from de_resources.delivery.receiver import BulkReceiver
@@ -25,6 +26,7 @@ def resources(settings: Settings | None = None, engine: SparkEngine | None = Non
     engine = engine or SparkEngine()
     storage, database = LocalConfig(), PostgresDatabase()
     landing, broker = str(settings.landing), KafkaBroker()
+    tables: dict[str, Any] = {"storage_options": storage, "spark": engine, "job_version": __version__}
     staging: dict[str, Any] = {
         "root_uri": settings.staging_root,
         "storage_options": storage,
@@ -33,8 +35,8 @@ def resources(settings: Settings | None = None, engine: SparkEngine | None = Non
     }
     return {
         "spark": engine,
-        "io_manager": SparkDeltaIOManager(root_uri=settings.lake_root, storage_options=storage, spark=engine),
-        "proxy_io_manager": ProxyDeltaIOManager(root_uri=settings.lake_root, storage_options=storage, spark=engine),
+        "io_manager": SparkDeltaIOManager(root_uri=settings.lake_root, **tables),
+        "proxy_io_manager": ProxyDeltaIOManager(root_uri=settings.lake_root, **tables),
         "view_io_manager": CatalogueViewIOManager(root_uri=settings.lake_root, spark=engine),
         "lake": Lake(root_uri=settings.lake_root, storage_options=storage, spark=engine),
         "exports": CsvFolders(root_uri=settings.lake_root),
@@ -43,7 +45,7 @@ def resources(settings: Settings | None = None, engine: SparkEngine | None = Non
         "database": database,
         "partner": BulkReceiver(),
         "weekly_tables": WeeklyTables(database=database, spark=engine),
-        "staging_io_manager": ReplicaDeltaIOManager(**staging),
+        "staging_io_manager": ReplicaDeltaIOManager(**staging, job_version=__version__),
         "staging_lake": ReplicaLake(**staging),
         # Staging has a broker of its own where one is configured here; on one machine it is the same.
         "staging_broker": broker,

@@ -3,6 +3,7 @@
 Grain: one day; one day and country. Pattern: Transactional Writer - both tables and the row of `serving.loads` change in
 one transaction per day, so that no reader ever sees a total that is not the sum of its countries. One step writes both,
 and cannot write one of them alone: two steps would be two transactions, each tried again by itself.
+Pattern: Metadata Decorator - `serving.loads` is for engineers; business readers see the two tables, without anything technical.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from de_assets import __version__
 from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.serving import DailyTraffic, DailyTrafficByCountry
 from de_assets.dataset import pattern_tags, served
@@ -20,6 +22,7 @@ from de_assets.partitions import daily
 from de_resources.contract import Contract
 from de_resources.held_back import own_keys
 from de_resources.lineage.record import lineage_of_output
+from de_resources.metadata_decorator import WriteContext
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.transaction import Load, Relation, Rows, write_slice
 from de_resources.retries import RETRY_TRANSIENT
@@ -35,7 +38,7 @@ def _out(model: Any, cubes_rows: str) -> dg.AssetOut:
         **served(
             model,
             kind="postgres",
-            patterns=["transactional_writer"],
+            patterns=["transactional_writer", "metadata_decorator"],
             partition="event_date",
             row_lineage={"gold/visits_cube_daily": f"s.event_date = o.event_date AND {cubes_rows}"},
         ),
@@ -64,19 +67,19 @@ def served_traffic(
     """Replace the run's days, one transaction per day."""
     served_rows = of_both(cube)
     rows = by_relation(served_rows)
-    # Of the step in this run, and of the run itself.
-    attempt = 1 + context.retry_number + int(context.run.tags.get("dagster/retry_number", 0))
+    by = WriteContext.of(context, LOAD, __version__)
+    load = Load(by.dataset, by.run, by.attempt, by.job_version)
     for key in own_keys(context):
         day = date.fromisoformat(key)
         of_day: dict[Relation, Rows] = {
             r: [row for row in each if row["event_date"] == day] for r, each in rows.items()
         }
-        for name, count in write_slice(database, Load(LOAD, context.run.run_id, attempt), day, of_day).items():
+        for name, count in write_slice(database, load, day, of_day).items():
             context.add_asset_metadata({"dagster/partition_row_count": count}, dg.AssetKey(name.split(".")), key)
     for relation in rows:
         asset = dg.AssetKey(relation.name.split("."))
         lineage = lineage_of_output(context, served_rows.select(*(column for column, _ in relation.columns)), asset)
-        metadata = {"load": LOAD, "attempt": attempt, **lineage, **database.description()}
+        metadata = {"load": LOAD, "attempt": by.attempt, **lineage, **database.description()}
         yield dg.Output(None, relation.name.partition(".")[2], metadata=metadata)
 
 

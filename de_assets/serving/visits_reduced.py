@@ -3,12 +3,14 @@
 Grain: one record that could be understood. Pattern: Transactional Writer - each micro-batch is a transaction per output
 partition, so that a reader of committed records sees each visit once, whatever was killed in between. Which records were
 not understood, and why, is in bronze.visits_stream.
+Pattern: Metadata Decorator - who wrote a record is in its headers, and not in its value.
 """
 
 import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from de_assets import __version__
 from de_assets.automation.triggers.polling import poll, unread_by_stream
 from de_assets.contracts.serving import VisitsReduced
 from de_assets.dataset import reads, served
@@ -24,6 +26,7 @@ from de_resources.kafka.stream import topic_stream
 from de_resources.lake import Lake
 from de_resources.lineage.inputs import read_as
 from de_resources.lineage.record import lineage_of_output
+from de_resources.metadata_decorator import WriteContext
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 
@@ -36,7 +39,7 @@ AT_MOST = 10_000
     **served(
         VisitsReduced,
         kind="kafka",
-        patterns=["transactional_writer", "checkpointer"],
+        patterns=["transactional_writer", "checkpointer", "metadata_decorator"],
         # It reads the topic; where a record of that is kept as a row, with its place, is here.
         row_lineage={
             "bronze/visits_stream": "s.visit_id = o.visit_id AND s.event_time = o.event_time AND s.user_id = o.user_id "
@@ -55,7 +58,8 @@ def visits_reduced(
     output = TopicOutput(broker.client_config(), VISITS_REDUCED, "visits_reduced")
     checkpoint = f"{lake.table(context.asset_key).uri}/{CHECKPOINT}"
     promised = understood(read_as(visits.records, VISITS_TOPIC))
-    done = write_available_now(session, as_records(promised), output, checkpoint, visits.source)
+    by = WriteContext.of(context, Contract.of(VisitsReduced).name, __version__)
+    done = write_available_now(session, as_records(promised), output, checkpoint, visits.source, by)
     return dg.MaterializeResult(
         metadata={
             "topic": VISITS_REDUCED,

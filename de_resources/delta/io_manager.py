@@ -42,6 +42,7 @@ import dagster as dg
 from dagster import InputContext, OutputContext
 from dagster_delta import BaseDeltaLakeIOManager, WriteMode
 from dagster_delta.io_manager.base import TableConnection
+from pydantic import Field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -94,6 +95,7 @@ class SparkDeltaIOManager(InFolders, BaseDeltaLakeIOManager):
     """
 
     spark: dg.ResourceDependency[SparkEngine]
+    job_version: str = Field(default="", description="Version of the code that writes; told in each commit.")
 
     @staticmethod
     def type_handlers() -> Sequence[DbTypeHandler[Any]]:
@@ -207,7 +209,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         mode, schema_mode = modes_of(self._config, metadata)
         turn = self._turn(context, metadata, mode, table)
         slice_ = None if turn else output.owns or slice_of(context, metadata)
-        stamp = stamp_of(context, table, slice_)
+        stamp = stamp_of(context, table, slice_, self._config.job_version)
         if turn is not None:
             stamp = replace(stamp, slice=turn.key)
         if output.owns:
@@ -366,7 +368,7 @@ def _recorded(request: WriteRequest, written: Written) -> Table:
     return replace(written.table, contract=request.table.contract) if written.table else request.table
 
 
-def stamp_of(context: OutputContext, table: Table, slice_: Slice | None) -> CommitInfo:
+def stamp_of(context: OutputContext, table: Table, slice_: Slice | None, job_version: str = "") -> CommitInfo:
     """Who writes. Automatic retries of one run share their origin; a person's re-execution is a new write."""
     run = context.step_context.dagster_run
     retried = "dagster/retry_number" in run.tags and run.root_run_id
@@ -374,7 +376,15 @@ def stamp_of(context: OutputContext, table: Table, slice_: Slice | None) -> Comm
     where = slice_.describe() if slice_ else "all"
     attempt = f"{run.run_id}/{context.step_key}/{uuid4().hex}"
     writer = context.asset_key.to_user_string()
-    return CommitInfo(table=table.name, writer=writer, slice=where, run=run.run_id, origin=origin, attempt=attempt)
+    return CommitInfo(
+        table=table.name,
+        writer=writer,
+        slice=where,
+        run=run.run_id,
+        origin=origin,
+        attempt=attempt,
+        job_version=job_version,
+    )
 
 
 def _columns_in_order(expression: str | Mapping[str, str]) -> Sequence[str]:

@@ -194,7 +194,8 @@ class CommitInfo:
     """Who writes: in the commit for people, and in the transaction identifier so that a retry does not repeat.
 
     `writer` is the asset: several may share a table. `origin` is the run, or the first run of a chain of automatic
-    retries; `attempt` is unique per try. `facts` is what one kind of writer wants to find again in its commits.
+    retries; `attempt` is unique per try. `facts` is what one kind of writer wants to find again in its commits. `job_version`
+    is that of the code; commits of earlier versions of the platform do not tell it (Metadata Decorator).
     """
 
     table: str
@@ -204,6 +205,7 @@ class CommitInfo:
     origin: str
     attempt: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+    job_version: str = ""
 
     @property
     def application(self) -> str:
@@ -217,7 +219,8 @@ class CommitInfo:
     def text(self) -> str:
         """The commit's user metadata."""
         facts = ("writer", "slice", "run", "origin", "attempt")
-        return json.dumps({name: getattr(self, name) for name in facts} | dict(self.facts))
+        version = {"job_version": self.job_version} if self.job_version else {}
+        return json.dumps({name: getattr(self, name) for name in facts} | version | dict(self.facts))
 
 
 @dataclass(frozen=True)

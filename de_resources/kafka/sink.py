@@ -27,6 +27,7 @@ from de_resources.engine.errors import ENGINE_ERRORS
 from de_resources.engine.stream_source import StreamSource, has_begun
 from de_resources.kafka.errors import CheckpointLost, StreamStopped
 from de_resources.kafka.writer import KeyedRecord, TopicOutput, TopicWriter, WriteProgress, progress
+from de_resources.metadata_decorator import WriteContext
 
 # The last line of a Python error inside the engine's own.
 _OURS = re.compile(r"^de_resources\.[\w.]+: (?P<said>.+)$", re.MULTILINE)
@@ -50,12 +51,18 @@ class Drained:
 
 
 def write_available_now(
-    session: SparkSession, records: DataFrame, output: TopicOutput, checkpoint: str, source: StreamSource | None = None
+    session: SparkSession,
+    records: DataFrame,
+    output: TopicOutput,
+    checkpoint: str,
+    source: StreamSource | None = None,
+    context: WriteContext | None = None,
 ) -> Drained:
     """Write what the streaming frame (columns `key`, `value`) holds that no earlier run has written, then stop.
 
     A rerun without new input writes nothing. A killed run is continued by the next one, without loss and repetition.
-    `source` is what the frame reads, where its offsets do not say which one it is: a topic.
+    `source` is what the frame reads, where its offsets do not say which one it is: a topic. `context` goes into the headers of
+    each record.
 
     Raises:
         CheckpointLost: the checkpoint is gone, and the topic is not empty.
@@ -73,7 +80,7 @@ def write_available_now(
     keep_progress(session)
     query = (
         records.select("key", "value")
-        .writeStream.foreachBatch(partial(_write_batch, output))
+        .writeStream.foreachBatch(partial(_write_batch, output, context))
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
@@ -88,10 +95,10 @@ def write_available_now(
     return replace(_drained(before, progress(output), query.recentProgress), source=followed.get("stream/source"))
 
 
-def _write_batch(output: TopicOutput, frame: DataFrame, batch: int) -> None:
+def _write_batch(output: TopicOutput, context: WriteContext | None, frame: DataFrame, batch: int) -> None:
     """One micro-batch. Runs in the driver; over Connect in a process of the server, which imports it from here."""
     with TopicWriter(output) as writer:
-        writer.write(batch, _fetched(frame))
+        writer.write(batch, _fetched(frame), context.headers(batch) if context else ())
 
 
 def _fetched(frame: DataFrame) -> Iterator[KeyedRecord]:

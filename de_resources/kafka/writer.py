@@ -35,6 +35,7 @@ from de_resources.kafka.errors import BatchOutOfOrder, TopicMissing, TopicWriteI
 from de_resources.kafka.group import committed, group_client
 from de_resources.kafka.output import TopicOutput
 from de_resources.kafka.queueing import enqueue
+from de_resources.kafka.topic import Headers
 
 SECONDS = 60.0
 TRANSACTION_SECONDS = 600
@@ -104,8 +105,10 @@ class TopicWriter:
         """How far each partition is."""
         return dict(self._progress)
 
-    def write(self, batch: int, records: Iterable[KeyedRecord]) -> BatchWritten:
+    def write(self, batch: int, records: Iterable[KeyedRecord], headers: Headers = ()) -> BatchWritten:
         """Write the batch to the partitions that do not have it; records are taken one by one, and not kept.
+
+        Each record gets the headers, which say who writes and nothing of what the records say.
 
         An error leaves the open transactions aborted; what was committed before it is skipped when the batch is repeated.
 
@@ -121,7 +124,7 @@ class TopicWriter:
             for record in records if due else ():
                 partition = record.partition(len(self._producers))
                 if partition in counts:
-                    self._produce(partition, record)
+                    self._produce(partition, record, headers)
                     counts[partition] += 1
             for partition in due:
                 before = self._progress[partition].records
@@ -171,8 +174,9 @@ class TopicWriter:
                     self._producers[partition].abort_transaction(SECONDS)
             raise
 
-    def _produce(self, partition: int, record: KeyedRecord) -> None:
-        enqueue(self._producers[partition], self._output.topic, key=record.key, value=record.value, partition=partition)
+    def _produce(self, partition: int, record: KeyedRecord, headers: Headers) -> None:
+        place = {"partition": partition, "headers": list(headers)}
+        enqueue(self._producers[partition], self._output.topic, key=record.key, value=record.value, **place)
 
     def _commit(self, partition: int, progress: WriteProgress) -> None:
         """Commit what was produced, together with the progress behind it."""

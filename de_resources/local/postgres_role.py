@@ -14,6 +14,8 @@ from psycopg2.sql import SQL, Identifier, Literal
 from de_resources.local.endpoints import Endpoint
 from de_resources.local.postgres_guard import SETTING
 
+BUSINESS, ENGINEERS = "de_business", "de_engineers"
+"""Groups without a login, for people: who reads what contracts promise, and who reads how it came there as well."""
 _PLATFORM = f"-c {SETTING}=on"
 _PLAIN = f"{_PLATFORM} -c timezone=UTC -c datestyle=ISO -c intervalstyle=iso_8601 -c extra_float_digits=3"
 
@@ -38,6 +40,18 @@ def ensure_writer(admin: Callable[[], connection], endpoint: Endpoint) -> None:
         return
     with closing(admin()) as session, session:
         _ensure_role(session, endpoint, "NOREPLICATION")
+
+
+def ensure_groups(session: connection) -> None:
+    """Make the groups of readers that are missing; the session is a superuser's."""
+    with session, session.cursor() as cursor:
+        cursor.execute("SELECT pg_is_in_recovery()")
+        if cursor.fetchone() == (True,):
+            return
+        cursor.execute("SELECT rolname FROM pg_roles WHERE rolname IN (%s, %s)", (BUSINESS, ENGINEERS))
+        known = {name for (name,) in cursor.fetchall()}
+        for group in {BUSINESS, ENGINEERS} - known:
+            cursor.execute(SQL("CREATE ROLE {} NOLOGIN").format(Identifier(group)))
 
 
 def log_in(endpoint: Endpoint, timeout: int = 3, *, replication: bool = False) -> connection:

@@ -109,10 +109,13 @@ class PostgresService(Service):
         return True
 
     def bootstrap(self, endpoint: Endpoint) -> None:
-        """Create the role and its database, and log in as the role; the role of the writer; the guard of promised columns."""
+        """Create the role and its database, and log in as the role; the role of the writer, the groups of
+        readers, and the guard of promised columns.
+        """
         postgres_role.ensure(partial(self._admin, endpoint), endpoint)
         postgres_role.ensure_writer(partial(self._admin, endpoint), self.writer(endpoint))
         with closing(self._admin(endpoint, str(endpoint.database))) as session:
+            postgres_role.ensure_groups(session)
             postgres_guard.ensure(session, endpoint.user)
 
     def _admin(self, endpoint: Endpoint, database: str = ADMIN) -> psycopg2.extensions.connection:

@@ -13,6 +13,7 @@ from psycopg2.extensions import cursor
 from psycopg2.extras import execute_values
 from psycopg2.sql import Identifier
 
+from de_resources.postgres.audience import open_to_business
 from de_resources.postgres.creation import lock
 
 _HAS_LIST = "SELECT to_regclass('contracts.protected') IS NOT NULL"
@@ -31,7 +32,11 @@ _REMEMBER = "INSERT INTO contracts.protected (relation, column_name, type, name,
 def protect(
     statement: cursor, relation: Identifier, contract: str, columns: Iterable[str], readers: Sequence[str] = ()
 ) -> None:
-    """Protect these columns of a table or view that exists, and no others of it. A look where they are protected already."""
+    """Protect these columns of a table or view that exists, and no others of it. A look where they are protected already.
+
+    Who reads promised data by group (`postgres.audience`) may read it from then on.
+    """
+    open_to_business(statement, relation)
     statement.execute(_HAS_LIST)
     if statement.fetchone() != (True,):
         return

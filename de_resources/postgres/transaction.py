@@ -1,9 +1,10 @@
 """A slice of several PostgreSQL tables and the row that says where it came from, in one transaction.
 
 Pattern: Transactional Writer. Readers see the slice of all tables as the load before left it, or as this one does, and
-`loads` tells which. The load's row is written first: it is also the lock of the slice, so that a second load of the same
-slice waits until the first has committed, and then replaces what it wrote; other slices go on meanwhile. A rerun leaves
-the same rows. What fails or is killed at any point leaves nothing, in any of the tables.
+`loads` tells which, to engineers (Metadata Decorator: business readers cannot read it). The load's row is written first:
+it is also the lock of the slice, so that a second load of the same slice waits until the first has committed, and then
+replaces what it wrote; other slices go on meanwhile. A rerun leaves the same rows. What fails or is killed at
+any point leaves nothing, in any of the tables.
 
 One process writes all of it: tasks that each commit a table or a part, and are tried again one by one, leave halves.
 """
@@ -28,6 +29,7 @@ from de_resources.contract.contract import Column
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
+from de_resources.postgres.audience import open_to_engineers
 from de_resources.postgres.constraints import constraints_of, enforce
 from de_resources.postgres.creation import create_missing
 from de_resources.postgres.protection import protect
@@ -46,12 +48,15 @@ _TYPES = {
 }
 _LOADS_TABLE = """
     CREATE TABLE {} (dataset text, slice text, run_id text NOT NULL, attempt integer NOT NULL,
-    rows jsonb NOT NULL, loaded_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (dataset, slice))
+    rows jsonb NOT NULL, loaded_at timestamptz NOT NULL DEFAULT now(), job_version text, PRIMARY KEY (dataset, slice))
 """
 _LOAD = """
-    INSERT INTO {} (dataset, slice, run_id, attempt, rows) VALUES (%s, %s, %s, %s, %s)
+    INSERT INTO {} (dataset, slice, run_id, attempt, rows, job_version) VALUES (%s, %s, %s, %s, %s, %s)
     ON CONFLICT (dataset, slice) DO UPDATE SET run_id = excluded.run_id, attempt = excluded.attempt,
-    rows = excluded.rows, loaded_at = now()
+    rows = excluded.rows, loaded_at = now(), job_version = excluded.job_version
+"""
+_HAS_VERSION = """
+    SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = 'job_version' AND NOT attisdropped)
 """
 
 
@@ -156,11 +161,12 @@ class Relation:
 
 @dataclass(frozen=True)
 class Load:
-    """Which dataset (`schema.name`) is loaded by which run; attempts of the run count from 1."""
+    """Which dataset (`schema.name`) is loaded by which run of which version of the code; attempts of the run count from 1."""
 
     dataset: str
     run_id: str
     attempt: int = 1
+    job_version: str | None = None
 
 
 Rows = Sequence[Mapping[str, Any]]
@@ -187,7 +193,7 @@ def write_slice(
         _create_missing(database, load, tables)
         with database.connect() as session, session.cursor() as statement:
             crash_point("before_write", load.dataset)
-            values = (load.dataset, str(slice_), load.run_id, load.attempt, json.dumps(counts))
+            values = (load.dataset, str(slice_), load.run_id, load.attempt, json.dumps(counts), load.job_version)
             statement.execute(SQL(_LOAD).format(_loads(load)), values)
             for relation, rows in tables.items():
                 _replace(statement, relation, slice_, rows)
@@ -207,9 +213,18 @@ def _create_missing(database: PostgresDatabase, load: Load, tables: Iterable[Rel
     loads = (_loads(load), SQL(_LOADS_TABLE).format(_loads(load)))
     with database.connect() as session, session.cursor() as statement:
         create_missing(statement, [loads, *((table.identifier, table.definition()) for table in tables)])
+        _complete_loads(statement, _loads(load))
         for table in tables:
             enforce(statement, table.identifier, table.constraints)
             table.protect(statement)
+
+
+def _complete_loads(statement: cursor, loads: Identifier) -> None:
+    """Who loaded is for engineers. A table that an earlier version of the platform made gets the column that it lacks."""
+    statement.execute(_HAS_VERSION, (loads.as_string(statement),))
+    if statement.fetchone() != (True,):
+        statement.execute(SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS job_version text").format(loads))
+    open_to_engineers(statement, loads)
 
 
 def _replace(statement: cursor, relation: Relation, slice_: str | date, rows: Rows) -> None:
