@@ -6,10 +6,15 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from de_resources.errors import TransientError
 
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
 ANSWER_SECONDS = 15.0
+_LOOK_SECONDS = 0.05
 PATIENCE_SECONDS = 60.0
 """A broker that was away may take connections for some time before its controller takes orders again."""
 
@@ -35,11 +40,15 @@ class TopicNotCreated(TransientError):
 def create_topics(client_config: Mapping[str, str], topics: Iterable[TopicSpec]) -> list[str]:
     """Create the topics that are not there yet and return their names; existing ones stay as they are.
 
+    When this returns, any client finds all of them: the broker that answers clients learns of a topic a moment after the
+    controller that creates it, and on a busy machine that moment is long enough to be told that there is no such topic.
+
     Raises:
         TopicNotCreated: the broker refused, or did not answer in time, tried again meanwhile.
     """
     from confluent_kafka.admin import AdminClient, NewTopic
 
+    topics = list(topics)
     wanted = [NewTopic(t.name, num_partitions=t.partitions, config=dict(t.config)) for t in topics]
     deadline = time.monotonic() + PATIENCE_SECONDS
     created: list[str] = []
@@ -52,7 +61,15 @@ def create_topics(client_config: Mapping[str, str], topics: Iterable[TopicSpec])
         wanted = [topic for topic in wanted if isinstance(outcomes[topic.topic], str)]
         if wanted and time.monotonic() > deadline:
             raise TopicNotCreated(wanted[0].topic, str(outcomes[wanted[0].topic]))
+    _await_visible(AdminClient({**client_config}), {topic.name for topic in topics}, deadline)
     return created
+
+
+def _await_visible(client: AdminClient, names: set[str], deadline: float) -> None:
+    while hidden := names - client.list_topics(timeout=ANSWER_SECONDS).topics.keys():
+        if time.monotonic() > deadline:
+            raise TopicNotCreated(min(hidden), "it was created, and the broker does not show it")
+        time.sleep(_LOOK_SECONDS)
 
 
 def _outcome(name: str, future: Future[None]) -> bool | str:
