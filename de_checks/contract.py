@@ -39,7 +39,7 @@ class NoContract(PermanentError):
 
 
 def contract_check(
-    asset: Subject, *, name: str = "rows_meet_contract", lake: str = "lake", blocking: bool = True
+    asset: Subject, *, name: str = "rows_meet_contract", blocking: bool = True, lake: str = "lake"
 ) -> dg.AssetChecksDefinition:
     """A check, per partition key, that no row breaks a rule of the asset's contract.
 

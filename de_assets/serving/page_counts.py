@@ -112,7 +112,8 @@ def write(
 ) -> list[str]:
     """Replace the days' files, and tell of each day. A retry leaves what it finds written."""
     files, run, frame = lake.of(KEY), context.run, rows.select(DAY, *layout)
-    lineage = lineage_of_output(context, frame, KEY)
+    # Of all columns, whichever the file has: where those of the dataset come from does not depend on its newest day.
+    lineage = lineage_of_output(context, rows, KEY)
     with lake.spark.watched():
         done = files.write(frame, DAY, days, order=[PAGE], run=run.run_id, origin=origin_of(run))
     for day, file in done.items():
