@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import dagster as dg
 from dagster_delta import LocalConfig
 
 from de_assets import __version__
 from de_assets.sources.landing_zone import LandingZone
-from de_resources.csv_files import CsvFolders
+from de_resources.csv_files import CsvFolders, CsvLake
 from de_resources.delivery.receiver import BulkReceiver
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.kafka import KafkaBroker
@@ -40,6 +41,9 @@ def resources(settings: Settings | None = None, engine: SparkEngine | None = Non
         "view_io_manager": CatalogueViewIOManager(root_uri=settings.lake_root, spark=engine),
         "lake": Lake(root_uri=settings.lake_root, storage_options=storage, spark=engine),
         "exports": CsvFolders(root_uri=settings.lake_root),
+        "csv_lake": CsvLake(root_uri=settings.lake_root, spark=engine),
+        # What one step of an asset tells the next: keys and figures, by which a run goes on where it failed.
+        "facts": dg.FilesystemIOManager(base_dir=str(settings.home / "facts")),
         "landing": LandingZone(root=landing),
         "broker": broker,
         "database": database,

@@ -39,12 +39,12 @@ class NoContract(PermanentError):
 
 
 def contract_check(
-    asset: Subject, *, name: str = "rows_meet_contract", blocking: bool = True
+    asset: Subject, *, name: str = "rows_meet_contract", blocking: bool = True, lake: str = "lake"
 ) -> dg.AssetChecksDefinition:
     """A check, per partition key, that no row breaks a rule of the asset's contract.
 
     `asset` names its contract (`metadata["contract"]`) and, where partitioned, the column of its partitions
-    (`metadata["partition_expr"]`). Needs the resource `lake`.
+    (`metadata["partition_expr"]`). `lake` is the resource that holds it, or reads its files as a table.
 
     Costs nothing on the good path: when all counters of the write are zero, every key passes and the engine is not
     touched. The engine reads the judged slice in these cases only:
@@ -68,7 +68,7 @@ def contract_check(
             key: evidence(run.instance, definition, contract, run.check.key, key, write)
             for key, write in materialized.items()
         }
-        return _verdicts(_Rows(run.lake, definition, contract, materialized), known)
+        return _verdicts(_Rows(getattr(run.resources, lake), definition, contract, materialized), known)
 
     return check_per_key(
         asset,
@@ -77,7 +77,7 @@ def contract_check(
         description=_describe(contract),
         patterns=["constraints_enforcer", "online_observer"],
         blocking=blocking,
-        resources=["lake"],
+        resources=[lake],
     )
 
 
@@ -122,7 +122,9 @@ class _Rows:
         versions = [self.materialized[key].metadata.get(VERSION) for key in keys]
         # No write touches another key's rows: at the newest of the versions, every key is as its own write left it.
         version = None if None in versions else max(v for v in versions if v is not None)
-        return table.read(self.lake.spark.spark_session, version)
+        slice_ = None if self._is_stateful else self._slice(keys)
+        read = table if slice_ is None else table.limited_to(slice_.keys)
+        return read.read(self.lake.spark.spark_session, version)
 
     def _slice(self, keys: Sequence[Key]) -> Slice | None:
         if self.asset.partitions_def is None:

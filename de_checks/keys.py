@@ -152,11 +152,12 @@ def _rows_of(
     table = resource.table(run.asset.key, run.asset.metadata)
     versions = [write.metadata.get(VERSION) for write in materialized.values()]
     version = None if None in versions else max(v for v in versions if v is not None)
-    frame = table.read(resource.spark.spark_session, version)
+    session = resource.spark.spark_session
     if run.asset.partitions_def is None or run.asset.metadata.get("stateful"):
-        return frame, None
+        return table.read(session, version), None
     chosen = [key for key in materialized if key is not None]
-    return frame, make_slice(chosen, run.asset.partitions_def, run.asset.metadata["partition_expr"])
+    slice_ = make_slice(chosen, run.asset.partitions_def, run.asset.metadata["partition_expr"])
+    return table.limited_to(chosen).read(session, version), slice_
 
 
 def _verdict(contract: Contract, found: Repeated) -> Verdict:

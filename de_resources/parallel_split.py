@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame
 
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.errors import PermanentError
+from de_resources.told import tell
 
 Stored = Callable[[DataFrame], DataFrame | ObservedFrame]
 """From the shared rows to what the IO manager of the output writes."""
@@ -93,9 +94,7 @@ def _run(context: dg.AssetExecutionContext, name: str, branch: Beside, frame: Da
         context.log.error("The branch `%s` of the split failed: %s", key.to_user_string(), type(error).__name__)
         raise
     for partition, told in written.items():
-        tags = {"dagster/data_version": told.version} if told.version else None
-        event = dg.AssetMaterialization(key, metadata=told.metadata, partition=partition, tags=tags)
-        context.log_event(event)
+        tell(context, key, partition, told.metadata, told.version)
 
 
 def _raise(errors: Sequence[BaseException | None]) -> None:

@@ -47,6 +47,7 @@ FROM_NOWHERE = {
     },
     "gold/traffic_live": {"visits"},
     "gold/pages_per_visit": {"announcements"},
+    "serving/page_counts": {"views"},
     "serving/partner_feed": {"views"},
     "serving/profile_changes": {"is_deleted"},  # whether a user is in one of two snapshots only
 }

@@ -3,6 +3,7 @@
 from de_assets.automation.maintenance.view_roll_back import roll_back_view_job
 from de_assets.serving import (
     daily_traffic,
+    page_counts,
     partner_feed,
     profile_changes,
     users_snapshot,
@@ -13,6 +14,7 @@ from de_assets.serving import (
 
 assets = [
     daily_traffic.served_traffic,
+    page_counts.page_counts,
     partner_feed.partner_feed,
     profile_changes.profile_changes,
     users_snapshot.users_snapshot,
@@ -20,6 +22,6 @@ assets = [
     visits_reduced.visits_reduced,
     weekly_visits.weekly_visits,
 ]
-checks = [*partner_feed.checks, *profile_changes.checks, *visits_export.checks]
+checks = [*page_counts.checks, *partner_feed.checks, *profile_changes.checks, *visits_export.checks]
 jobs = [roll_back_view_job(users_snapshot.users_snapshot.key, users_snapshot.view_proxy)]
 polls = [*visits_reduced.polls]

@@ -20,7 +20,7 @@ from de_assets.partitions import daily, hours_of_day
 from de_checks.contract import contract_check
 from de_checks.shadow import Shadow, shadow_check
 from de_resources.contract import Contract
-from de_resources.csv_files import CsvFolders, DayFile
+from de_resources.csv_files import CsvFolders, metadata_of, origin_of
 from de_resources.held_back import own_keys
 from de_resources.lineage.record import lineage_of_output
 from de_resources.parallel_split import Branch, split
@@ -72,22 +72,11 @@ def write_csv(
 ) -> Mapping[str | None, Branch]:
     """Replace the files of the run's days."""
     run, files = context.run, exports.of(CSV)
-    # Automatic retries share their origin; a person's re-execution is a new write.
-    origin = (run.root_run_id if "dagster/retry_number" in run.tags else None) or run.run_id
     lineage = lineage_of_output(context, rows, CSV)
     with spark.watched():
-        written = files.write(rows, DAY, own_keys(context), order=ORDER, run=run.run_id, origin=origin)
-    return {key: Branch({**lineage, **_told(str(files.file(key)), file)}, file.sha256) for key, file in written.items()}
-
-
-def _told(place: str, file: DayFile) -> dict[str, Any]:
-    return {
-        "dagster/uri": place,
-        "dagster/partition_row_count": file.rows,
-        "csv/bytes": file.bytes,
-        "csv/sha256": file.sha256,
-        **({"skipped": "an earlier attempt of this run has written the file"} if file.repeated else {}),
-    }
+        written = files.write(rows, DAY, own_keys(context), order=ORDER, run=run.run_id, origin=origin_of(run))
+    told = {key: {**lineage, **metadata_of(str(files.file(key)), file)} for key, file in written.items()}
+    return {key: Branch(told[key], file.sha256) for key, file in written.items()}
 
 
 def legacy_rows(resources: Any, key: str) -> Shadow:

@@ -98,6 +98,10 @@ class DayFiles:
         """Whether there is a day that was written."""
         return any(self.folder.glob("*.json"))
 
+    def days(self) -> list[str]:
+        """The days that have a file, in order."""
+        return sorted(path.stem for path in self.folder.glob("[!.]*.csv"))
+
     def is_whole(self, key: str) -> bool:
         """Whether the day's file is the one that its manifest tells of; reads it."""
         told, path = self.manifest(key), self.file(key)
@@ -129,17 +133,7 @@ class DayFiles:
 
         A text that is no value of its column's type is null. A NUL beside a quote is lost.
         """
-        texts = StructType([StructField(each.name, StringType()) for each in schema.fields])
-        rows = session.read.csv(
-            literally([str(self.file(key))]),
-            schema=texts,
-            header=True,
-            multiLine=True,
-            quote='"',
-            escape='"',
-            nullValue=_NULL,
-            lineSep=END,  # left to itself, the reader turns CR LF in a value into LF
-        )
+        rows = read_texts(session, [self.file(key)], schema.names)
         return rows.select(*(F.col(identifier(f.name)).try_cast(f.dataType).alias(f.name) for f in schema.fields))
 
     def header_of(self, key: str) -> str:
@@ -203,6 +197,20 @@ class CsvFolders(dg.ConfigurableResource):
         if root is None:
             raise NotAFolder(type(self).__name__, f"a place at `{self.root_uri.split('://')[0]}://`")
         return DayFiles(".".join(key.path), root.joinpath(*key.path))
+
+
+def read_texts(session: SparkSession, files: Sequence[Path], columns: Sequence[str]) -> DataFrame:
+    """The values of files with these columns in this order, as texts; nothing between two commas is null."""
+    return session.read.csv(
+        literally(list(map(str, files))),
+        schema=StructType([StructField(name, StringType()) for name in columns]),
+        header=True,
+        multiLine=True,
+        quote='"',
+        escape='"',
+        nullValue=_NULL,
+        lineSep=END,  # left to itself, the reader turns CR LF in a value into LF
+    )
 
 
 def _write_lines(

@@ -18,8 +18,17 @@ LOCATIONS = {"lakehouse": defs, "dashboards": dashboards}
 def _steps(location: dg.Definitions) -> Iterator[tuple[str, dg.RetryPolicy | None]]:
     """Every step that any job may have, with its policy: assets, checks, and the ops of jobs."""
     for job in location.get_repository_def().get_all_jobs():
-        for node in job.graph.nodes:
-            yield f"{job.name}: {node.name}", job.get_retry_policy_for_handle(NodeHandle(node.name, None))
+        yield from ((f"{job.name}: {handle}", job.get_retry_policy_for_handle(handle)) for handle in _ops(job.graph))
+
+
+def _ops(graph: dg.GraphDefinition, inside: NodeHandle | None = None) -> Iterator[NodeHandle]:
+    """What runs: an asset that is a graph runs the ops of it."""
+    for node in graph.nodes:
+        handle = NodeHandle(node.name, inside)
+        if isinstance(node.definition, dg.GraphDefinition):
+            yield from _ops(node.definition, handle)
+        else:
+            yield handle
 
 
 @pytest.mark.parametrize("location", LOCATIONS)

@@ -34,7 +34,7 @@ BY_HOUR = [
     "silver/visits_enriched",
 ]
 BY_DAY = ["gold/sessions_pending", "gold/sessions", "gold/visits_cube_daily", "gold/user_activity"]
-BY_DAY += ["gold/daily_report", "serving/visits_csv", "serving/visits_export"]
+BY_DAY += ["gold/daily_report", "serving/visits_csv", "serving/visits_export", "serving/page_counts"]
 """All days of a backfill in one run, or each in one of its own, as the asset declares it."""
 
 LAUNCH = """mutation Launch($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
@@ -47,6 +47,7 @@ PARTITIONS = """assetPartitionStatuses { ... on TimePartitionStatuses { ranges {
 VERDICTS = """query Verdicts($key: AssetKeyInput!, $partition: String!) { assetCheckExecutions(
     assetKey: $key, checkName: "dead_letters_do_not_prevail", partition: $partition, limit: 1) {
     status evaluation { description } } }"""
+STEPS = """query Steps($id: ID!) { runOrError(runId: $id) { ... on Run { stepStats { stepKey status } } } }"""
 ENDED = {"COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"}
 
 
@@ -138,6 +139,14 @@ def counts(found: dict[str, object]) -> dict[str, tuple[int, int]]:
     }
 
 
+def writers(web: WebUI, found: dict[str, object]) -> dict[str, str]:
+    """The steps of `serving/page_counts` as the views of the backfill's runs show them."""
+    runs, prefix = found["runs"], "serving__page_counts."
+    assert isinstance(runs, list)
+    stats = [each for run in runs for each in web.ask(STEPS, id=run["id"])["runOrError"]["stepStats"]]
+    return {s["stepKey"].removeprefix(prefix): s["status"] for s in stats if s["stepKey"].startswith(prefix)}
+
+
 def materialised(web: WebUI, name: str) -> set[str]:
     """What the asset's page shows as there."""
     found = web.asset(name, PARTITIONS)["assetPartitionStatuses"]["ranges"]
@@ -151,6 +160,7 @@ def materialised(web: WebUI, name: str) -> set[str]:
     }
 
 
+@pytest.mark.pattern("exclusive_choice")
 def test_a_backfill_over_a_bad_hour_goes_on_with_the_good_ones_and_a_second_one_completes(home: dict[str, str]) -> None:
     replace(home, b"\n".join([b"no visit at all"] * 40 + [visits()]))
     with platform(home) as (web, daemon):
@@ -182,8 +192,12 @@ def test_a_backfill_over_a_bad_hour_goes_on_with_the_good_ones_and_a_second_one_
             **dict.fromkeys(BY_DAY, (1, 1)),
         }
 
+        done = {"choose_writer": "SUCCESS", "legacy_writer": "SUCCESS", "written": "SUCCESS"}
+        assert writers(web, first) == {**done, "new_writer": "SKIPPED"}, "the day since the cut-over waits"
+
         replace(home, visits())
         second = backfill(web, daemon)
         assert second["status"] == "COMPLETED_SUCCESS", counts(second)
         assert counts(second) == {**dict.fromkeys(BY_HOUR, (5, 0)), **dict.fromkeys(BY_DAY, (2, 0))}
         assert materialised(web, BY_DAY[0]) == {GOOD_DAY, DAY_OF_BAD}
+        assert writers(web, second) == {**done, "new_writer": "SUCCESS"}, "each for its side of the cut-over"
