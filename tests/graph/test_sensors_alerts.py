@@ -24,7 +24,7 @@ from de_checks.sla.missing import MissingPartitions, missing_partitions
 from de_resources.alerts.book import Body
 from de_resources.contract.sla import Sla
 from de_resources.errors import PermanentError, TransientError
-from de_resources.local.endpoints import ServiceState, ServiceStatus
+from de_resources.local.endpoints import ServiceState, ServiceStatus, ServiceUnavailable
 
 BEGUN, RELEASED = threading.Event(), threading.Event()
 days = dg.DailyPartitionsDefinition("2024-10-10", end_date="2024-10-14")
@@ -35,6 +35,10 @@ def sales(context: dg.AssetExecutionContext) -> None:
     if "hangs" in context.run.tags:
         BEGUN.set()
         RELEASED.wait(60)
+    if "away" in context.run.tags:
+        raise ServiceUnavailable(context.run.tags["away"], "127.0.0.1:5432", "start it with `de up`")
+    if "said" in context.run.tags:
+        raise ValueError(context.run.tags["said"])
     if "breaks" in context.run.tags:
         raise ValueError("no rate for 'Jane Roe' <jane.roe@example.org> at 203.0.113.9\nsecond line: jane")
 
@@ -304,6 +308,40 @@ def test_a_service_that_died_is_an_alert_until_it_serves_again(town: Town, log: 
     is_now(ServiceState.STOPPED)
     assert told(log)[1:] == [(event, "service_failed") for event in ("recovered", "opened", "recovered")]
     assert "Jane" not in log.file.read_text()
+
+
+@pytest.mark.pattern("sla_misses_detector")
+def test_a_database_that_is_away_is_one_alert_until_what_runs_missed_is_written(town: Town, log: LogAlertSink) -> None:
+    """Ten minutes of it: the service's own news, and run after run that fails; another failure is news of its own."""
+    keys = ["2024-10-10", "2024-10-11", "2024-10-12"]
+    town.statuses = [ServiceStatus("postgres", ServiceState.RUNNING)]
+    for key in keys:
+        town.run(key, away="postgres")
+        town.tick()
+        town.statuses = [ServiceStatus("postgres", ServiceState.FAILED, why="it was killed")]
+        town.tick()
+    assert told(log) == [("opened", "service_failed")]
+    first = lines(log)[0]
+    assert (first["severity"], first["error"], first["assets"]) == ("ERROR", "ServiceUnavailable", ["gold/sales"])
+    town.run("2024-10-13", breaks="1")
+    town.tick()
+    assert told(log)[1:] == [("opened", "run_failed")]
+
+    town.statuses = [ServiceStatus("postgres", ServiceState.RUNNING)]
+    town.tick()
+    for key in keys[:-1]:
+        town.run(key)
+        town.tick()
+    assert len(told(log)) == 2, "it answers, and a day is still missing"
+    town.run(keys[-1])
+    town.tick()
+    assert told(log)[2:] == [("recovered", "service_failed")]
+
+
+def test_a_message_that_quotes_an_absent_service_is_no_absent_service(town: Town, log: LogAlertSink) -> None:
+    town.run(said="ServiceUnavailable: postgres at 127.0.0.1:1 does not answer: so it was said")
+    town.tick()
+    assert told(log) == [("opened", "run_failed")]
 
 
 def test_a_service_that_is_left_out_is_no_news() -> None:

@@ -2,10 +2,14 @@
 
 A check is a state by partition: it is bad from its first bad verdict to the good one on the last of its bad partitions. A
 failed run is bad until each asset that it did not write was written, by whatever run, for the same partitions.
+
+Runs that fail because a service does not answer are one alert, that of the service, however many they are and however long it
+is away. It is over when the service answers and what they missed is written.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
@@ -15,8 +19,11 @@ import dagster as dg
 from de_assets.automation.alerting.alert import PARTITIONS_SHOWN, Alert, printable, redacted
 from de_resources.alerts.book import AlertCondition, OpenAlert
 
-CHECK, RUN = "check ", "run "
-"""How the subjects of bad checks, and of failed runs, begin."""
+CHECK, RUN, SERVICE = "check ", "run ", "service "
+"""How the subjects of bad checks, of failed runs, and of services begin."""
+_AWAY = re.compile(r"^(?:[\w.]+\.)?ServiceUnavailable: (?P<service>[\w-]+) at ")
+"""What Dagster keeps of `ServiceUnavailable`: its text alone."""
+_ENGINE_AWAY = {"EngineUnreachable", "EngineLost"}
 
 
 def conditions_of(
@@ -32,7 +39,7 @@ def conditions_of(
     if end.event_log_entry.get_dagster_event().event_type == dg.DagsterEventType.RUN_SUCCESS:
         written |= {_part(run.job_name, "")} | {_part(asset, key) for asset in planned for key in keys or ("",)}
     for alert in opened:
-        if alert.subject.startswith(RUN) and (mended := written & set(alert.members)):
+        if alert.subject.startswith((RUN, SERVICE)) and (mended := written & set(alert.members)):
             yield AlertCondition(alert.subject, alert.said, good=frozenset(mended))
     if end.event_log_entry.get_dagster_event().event_type == dg.DagsterEventType.RUN_FAILURE:
         yield _failed_run(run, end, keys, planned, written)
@@ -74,10 +81,12 @@ def _failed_run(
     error = step.step_failure_data.error if step else failure.error
     while error is not None and error.cause is not None:
         error = error.cause  # Dagster wraps the error of the asset in its own
+    away = _service_away(error.cls_name, error.message) if error else None
+    retried = run.tags.get("dagster/will_retry") == "true"
     alert = Alert(
-        kind="run_failed",
+        kind="service_failed" if away else "run_failed",
         # A crashed worker that the instance starts again is no news to wake up for.
-        severity="WARN" if run.tags.get("dagster/will_retry") == "true" else "ERROR",
+        severity="WARN" if retried and not away else "ERROR",
         run_id=run.run_id,
         time=_time(end),
         assets=planned,
@@ -90,9 +99,16 @@ def _failed_run(
     missing = {_part(asset, key) for asset in planned for key in keys or ("",)} - written
     # A run that wrote everything and failed afterwards, in a check, is one that has to succeed.
     bad = frozenset(missing or {_part(run.job_name, "")})
-    return AlertCondition(
-        f"{RUN}{', '.join(planned) or printable(run.job_name)}", alert.body(), bad, severity=alert.severity
-    )
+    subject = f"{SERVICE}{away}" if away else f"{RUN}{', '.join(planned) or printable(run.job_name)}"
+    return AlertCondition(subject, alert.body(), bad, severity=alert.severity)
+
+
+def _service_away(error: str | None, message: str) -> str | None:
+    """The service that did not answer, where that is why a run failed."""
+    if error in _ENGINE_AWAY:
+        return "spark_connect"
+    found = _AWAY.match(message)
+    return found["service"] if found else None
 
 
 def _written(instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[str]:
