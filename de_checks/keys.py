@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from de_checks.contract import NoContract
@@ -26,6 +26,7 @@ from de_resources.lake import Lake
 from de_resources.sql.identifiers import identifier
 
 KEY_IS_UNIQUE = "key_is_unique"
+_EXACT = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
 
 
 class NoKey(PermanentError):
@@ -85,15 +86,28 @@ def repeated_by_key(frame: DataFrame, slice_: Slice | None, key: Sequence[str]) 
     groups = KeyGroups(slice_.by_key, frame.schema) if slice_ else None
     inside = frame if slice_ is None else frame.where(F.expr(slice_.predicate(frame.schema)))
     by = [F.expr(expression).alias(f"by_{n}") for n, expression in enumerate(groups.expressions)] if groups else []
-    columns = [F.col(identifier(column)) for column in key]
-    counted = inside.groupBy(*by, F.to_json(F.struct(*columns)).alias("key")).agg(F.count(F.lit(1)).alias("times"))
+    own = [column.alias(f"key_{n}") for n, column in enumerate(values_to_compare(inside, key))]
+    counted = inside.groupBy(*by, *own).agg(F.count(F.lit(1)).alias("times"))
     several = counted.where("times > 1").groupBy(*(f"by_{n}" for n in range(len(by))))
-    figures = several.agg(F.count(F.lit(1)), F.sum("times"), F.min("key")).collect()
+    figures = several.agg(F.count(F.lit(1)), F.sum("times"), F.min(example_of(key))).collect()
     found: dict[Key, Repeated] = {}
     for *group, keys, rows, example in figures:
         if keys:
             found[groups.key_of(group) if groups else None] = Repeated(keys, rows, example)
     return found
+
+
+def values_to_compare(frame: DataFrame, key: Sequence[str]) -> list[Column]:
+    """The columns of the key as values that the engine can group by, `key_0` and on; what it cannot compare is text."""
+    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    columns = [(name, F.col(identifier(name))) for name in key]
+    # As text a key loses what JSON does not say: two instants of one millisecond would be one.
+    return [F.to_json(F.struct(c)) if "variant" in types.get(name, "") else c for name, c in columns]
+
+
+def example_of(key: Sequence[str]) -> Column:
+    """Grouped values of `values_to_compare` as text for people, with the names of the key's columns."""
+    return F.to_json(F.struct(*(F.col(f"key_{n}").alias(name) for n, name in enumerate(key))), _EXACT)
 
 
 def reference_check(

@@ -1,0 +1,144 @@
+"""The rules and the key of a contract on any frame, in one pass: against a count by hand and against the graph's checks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pandera.pyspark as pa
+import pyspark.sql.types as T
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from de_checks.frame import Judged, judge
+from de_checks.keys import Repeated, repeated_by_key
+from de_checks.violations import count_by_key
+from de_resources.contract import Contract
+
+pytestmark = pytest.mark.pattern("constraints_enforcer")
+
+
+class Orders(pa.DataFrameModel):
+    """Twelve rules, so that one LONG does not hold their counters; a key of two columns."""
+
+    shop: T.StringType = pa.Field(nullable=False)
+    number: T.LongType = pa.Field(nullable=True, ge=0, le=100, ne=13)
+    price: T.LongType = pa.Field(nullable=False, ge=0, le=100, ne=50)
+    pieces: T.LongType = pa.Field(nullable=False, ge=0, le=100, ne=50)
+
+    class Config:
+        name = "silver.orders"
+        metadata = {"key": ["shop", "number"], "rules": {"paid": "price * pieces > 0"}}  # noqa: RUF012
+
+
+class Keyless(pa.DataFrameModel):
+    a: T.LongType = pa.Field(nullable=False)
+
+    class Config:
+        name = "silver.keyless"
+
+
+class Seen(pa.DataFrameModel):
+    at: T.TimestampType = pa.Field(nullable=True)
+
+    class Config:
+        name = "silver.seen"
+        metadata = {"key": ["at"]}  # noqa: RUF012
+
+
+CONTRACT = Contract.of(Orders)
+NUMBERS = st.sampled_from([None, -1, 0, 1, 13, 50, 101])
+ROWS = st.tuples(st.sampled_from([None, "a", "b"]), NUMBERS, NUMBERS, NUMBERS)
+
+
+def frame_of(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
+    return spark.createDataFrame(rows, CONTRACT.struct_type())
+
+
+def broken(judged: Judged) -> dict[str, int]:
+    return {rule: n for rule, n in judged.counted.violations.items() if n}
+
+
+def test_all_violations_and_the_keys_that_come_twice_are_told_together(spark: SparkSession) -> None:
+    rows = [
+        ("a", 1, 5, 5),
+        ("a", 1, 5, 5),
+        ("a", 2, -1, 101),
+        (None, None, None, 5),
+        (None, None, 0, 5),
+        ("b", 1, 50, 5),
+    ]
+    judged = judge(frame_of(spark, rows), CONTRACT)
+    assert judged.counted.rows == 6
+    assert broken(judged) == {
+        "shop_present": 2,
+        "price_present": 1,
+        "price_greater_than_or_equal_to": 1,
+        "price_not_equal_to": 1,
+        "pieces_less_than_or_equal_to": 1,
+        "paid": 3,  # -1 * 101, null * 5, 0 * 5
+    }
+    assert (judged.repeated.keys, judged.repeated.rows) == (2, 4), "a null is a value of the key as any other"
+    assert not judged.passed
+
+
+def test_a_good_frame_passes_and_so_does_an_empty_one(spark: SparkSession) -> None:
+    good = judge(frame_of(spark, [("a", 1, 5, 5), ("b", 1, 5, 5), ("a", 2, 5, 5)]), CONTRACT)
+    assert (good.passed, good.counted.rows, good.repeated) == (True, 3, Repeated())
+    for empty in (frame_of(spark, []), spark.range(9).selectExpr("'a' shop", "id number", "id price", "id pieces")):
+        judged = judge(empty.where("number > 100"), CONTRACT)
+        assert (judged.passed, judged.counted.rows) == (True, 0)
+        assert set(judged.counted.violations) == {rule.name for rule in CONTRACT.rules}
+
+
+@pytest.mark.parametrize("times", [63, 64, 600])
+def test_a_key_that_comes_more_often_than_its_counters_hold_is_counted_right(spark: SparkSession, times: int) -> None:
+    rows = [("a", 1, -1, None)] * times + [("b", 1, 5, 5)]
+    judged = judge(frame_of(spark, rows), CONTRACT)
+    assert judged.counted.rows == times + 1
+    assert broken(judged) == {"price_greater_than_or_equal_to": times, "pieces_present": times, "paid": times}
+    assert judged.repeated == Repeated(1, times, '{"shop":"a","number":1}')
+
+
+@settings(max_examples=3)
+@given(st.lists(ROWS, min_size=1, max_size=6))
+def test_it_finds_what_the_checks_of_the_graph_find(spark: SparkSession, rows: list[tuple[Any, ...]]) -> None:
+    frame = frame_of(spark, rows)
+    judged = judge(frame, CONTRACT)
+    assert judged.counted == count_by_key(frame, None, CONTRACT)[None]
+    assert judged.repeated == repeated_by_key(frame, None, CONTRACT.key).get(None, Repeated())
+
+
+def test_instants_of_one_millisecond_are_two_keys(spark: SparkSession) -> None:
+    noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    close = [(noon.replace(microsecond=1),), (noon.replace(microsecond=2),)]
+    seen = spark.createDataFrame(close, "at TIMESTAMP")
+    assert repeated_by_key(seen, None, ["at"]) == {}
+    assert judge(seen, Contract.of(Seen)).passed
+    (twice,) = repeated_by_key(seen.union(seen.limit(1)), None, ["at"]).values()
+    assert (twice.keys, twice.rows) == (1, 2)
+    assert ".00000" in twice.example, "the example says which of them"
+
+
+def test_a_key_that_the_engine_cannot_group_by_is_compared_as_text(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT parse_json(j) AS k FROM VALUES ('{\"a\": 1}'), ('{\"a\":1}'), ('2') AS t(j)")
+    assert repeated_by_key(rows, None, ["k"])[None].rows == 2
+
+
+def test_a_contract_without_a_key_is_counted_all_the_same(spark: SparkSession) -> None:
+    judged = judge(spark.createDataFrame([(None,), (1,), (1,)], "a LONG"), Contract.of(Keyless))
+    assert (judged.counted.rows, judged.counted.total, judged.repeated) == (3, 1, Repeated())
+
+
+def test_the_frame_is_computed_once_in_two_jobs_at_most(spark: SparkSession) -> None:
+    frame = spark.range(0, 1000, 1, 4).selectExpr("'a' shop", "id number", "id price", "id pieces")
+    group = uuid4().hex
+    spark.sparkContext.setJobGroup(group, "judge")
+    try:
+        judge(frame, CONTRACT)
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)) <= 2
