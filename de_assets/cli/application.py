@@ -23,6 +23,7 @@ from de_assets.cli import (
     services,
     starts,
     trace,
+    waits,
 )
 
 Command = Callable[..., None]
@@ -34,6 +35,7 @@ COMMANDS: Sequence[Command] = (
     plan.plan,
     impact.impact,
     starts.starts,
+    waits.waits,
     trace.trace,
     publish.publish,
     publish.rollback,

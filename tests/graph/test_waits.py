@@ -1,0 +1,152 @@
+"""Which hour a day waits for: what is missing above it is told down to its first cause, and nothing else is."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from instances import silent_instance
+from typer.testing import CliRunner
+
+from de_assets.cli.application import application
+from de_assets.filling.waits import Cause, NoSuchAsset, NoSuchPartition, Reason, Waits
+from de_checks.factory import CheckRun, check_per_key
+from de_checks.per_key import Key, Materialized, Verdict
+
+pytestmark = pytest.mark.pattern("aligned_fan_in")
+
+BEGIN, END = datetime(2026, 1, 5), datetime(2026, 1, 7)
+hours = dg.HourlyPartitionsDefinition(BEGIN, end_date=END)
+days = dg.DailyPartitionsDefinition(BEGIN, end_date=END)
+KEYS = [f"{BEGIN + timedelta(hours=n):%Y-%m-%d-%H:%M}" for n in range(24)]
+DAY = "2026-01-05"
+ONE_RUN = dg.BackfillPolicy.single_run()
+
+
+@dg.asset(key=["bronze", "sales"], partitions_def=hours, backfill_policy=ONE_RUN)
+def raw(context: dg.AssetExecutionContext) -> None:
+    if "breaks" in context.run.tags:
+        raise ValueError("the source is damaged")
+
+
+@dg.asset(key=["silver", "sales"], partitions_def=hours, deps=[raw], backfill_policy=ONE_RUN)
+def valid(context: dg.AssetExecutionContext) -> None:
+    if "breaks" in context.run.tags:
+        raise ValueError("a defect")
+
+
+@dg.asset(key=["silver", "shops"])
+def shops() -> None: ...
+
+
+@dg.asset(key=["gold", "sales"], partitions_def=days, deps=[valid, shops], backfill_policy=ONE_RUN)
+def per_day() -> None: ...
+
+
+def judge(run: CheckRun, materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
+    wrong = run.context.run.tags.get("wrong", "")
+    return {key: Verdict(key is not None and key not in wrong.split(), "It adds up, or not.") for key in materialized}
+
+
+adds_up = check_per_key(valid, "adds_up", judge, description="All rows add up.", blocking=True)
+
+DEFS = dg.Definitions([raw, valid, shops, per_day], asset_checks=[adds_up])
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with silent_instance() as made:
+        yield made
+
+
+def run(instance: dg.DagsterInstance, *assets: object, keys: list[str], **tags: str) -> str:
+    """One run for the range of keys; its identity."""
+    found = {f"dagster/asset_partition_range_{end}": key for end, key in (("start", keys[0]), ("end", keys[-1]))}
+    done = dg.materialize(list(assets), instance=instance, tags={**tags, **found}, raise_on_error=False)  # type: ignore[arg-type]
+    return done.run_id
+
+
+def causes(instance: dg.DagsterInstance, asset: str = "gold/sales", key: str = DAY) -> list[Cause]:
+    return Waits(instance, [DEFS]).causes(asset, key)
+
+
+def test_a_day_names_the_hours_that_failed_never_came_or_did_not_pass(instance: dg.DagsterInstance) -> None:
+    """Hour 3 never came, hour 7 failed in silver, hour 11 is held, hour 20 failed in bronze."""
+    dg.materialize([shops], instance=instance)
+    run(instance, raw, keys=KEYS[:3])
+    run(instance, raw, keys=KEYS[4:20])
+    bronze = run(instance, raw, keys=KEYS[20:21], breaks="1")
+    run(instance, raw, keys=KEYS[21:])
+    run(instance, valid, adds_up, keys=KEYS[:3])
+    run(instance, valid, adds_up, keys=KEYS[4:7])
+    silver = run(instance, valid, adds_up, keys=KEYS[7:8], breaks="1")
+    run(instance, valid, adds_up, keys=KEYS[8:20], wrong=KEYS[11])
+    run(instance, valid, adds_up, keys=KEYS[21:])
+
+    assert causes(instance) == [
+        Cause("silver/sales", (KEYS[11],), Reason.NOT_PASSED, "`adds_up`"),
+        Cause("silver/sales", (KEYS[7],), Reason.FAILED, f"run {silver}"),
+        Cause("bronze/sales", (KEYS[3],), Reason.NOT_BROUGHT),
+        Cause("bronze/sales", (KEYS[20],), Reason.FAILED, f"run {bronze}"),
+    ]
+    told = Waits(instance, [DEFS])
+    assert told.open("silver/sales")[:3] == [KEYS[3], KEYS[7], KEYS[20]]
+    assert [each.asset for each in causes(instance, "silver/sales", KEYS[3])] == ["bronze/sales"]
+
+    # Each is mended, and the day waits for nothing; then it is there.
+    for key in (KEYS[3], KEYS[7], KEYS[11], KEYS[20]):
+        run(instance, raw, keys=[key])
+        run(instance, valid, adds_up, keys=[key])
+    assert causes(instance) == [Cause("gold/sales", (DAY,), Reason.READY)]
+    run(instance, per_day, keys=[DAY])
+    assert causes(instance) == []
+    assert told.open("gold/sales") == ["2026-01-06"]
+
+
+def test_what_has_no_partitions_and_was_never_computed_is_named(instance: dg.DagsterInstance) -> None:
+    run(instance, raw, keys=KEYS)
+    run(instance, valid, adds_up, keys=KEYS)
+    assert causes(instance) == [Cause("silver/shops", ("",), Reason.NOT_BROUGHT)]
+
+
+def test_a_run_that_is_at_work_is_no_failure(instance: dg.DagsterInstance) -> None:
+    dg.materialize([shops], instance=instance)
+    run(instance, raw, keys=KEYS)
+    run(instance, valid, adds_up, keys=KEYS[1:])
+    job = DEFS.resolve_implicit_global_asset_job_def()
+    planned = instance.create_run_for_job(
+        job.get_subset(asset_selection={valid.key}),
+        tags={"dagster/partition": KEYS[0]},
+        asset_selection=frozenset({valid.key}),
+        status=dg.DagsterRunStatus.STARTED,
+    )
+    assert causes(instance) == [Cause("silver/sales", (KEYS[0],), Reason.RUNNING, f"run {planned.run_id}")]
+
+
+def test_a_partition_that_is_there_and_did_not_pass_says_so_itself(instance: dg.DagsterInstance) -> None:
+    run(instance, raw, keys=KEYS)
+    run(instance, valid, adds_up, keys=KEYS, wrong=KEYS[5])
+    assert causes(instance, "silver/sales", KEYS[5]) == [
+        Cause("silver/sales", (KEYS[5],), Reason.NOT_PASSED, "`adds_up`")
+    ]
+    assert causes(instance, "silver/sales", KEYS[6]) == []
+
+
+def test_names_that_do_not_exist_are_refused(instance: dg.DagsterInstance) -> None:
+    with pytest.raises(NoSuchAsset, match="Is it `bronze/sales`"):
+        causes(instance, "sales")
+    with pytest.raises(NoSuchPartition, match="newest one that is over is 2026-01-06"):
+        causes(instance, key="2027-01-01")
+    with pytest.raises(NoSuchPartition):
+        causes(instance, "silver/shops", DAY)
+
+
+def test_the_command_says_it_and_ends_with_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DE_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    told = CliRunner().invoke(application(), ["waits", "silver/devices"])
+    assert (told.exit_code, "bronze/devices" in told.output) == (1, True), told.output
+    refused = CliRunner().invoke(application(), ["waits", "silver/nothing"])
+    assert refused.exit_code == 1
+    assert "No code location computes" in refused.output
