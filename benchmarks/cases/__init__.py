@@ -25,6 +25,7 @@ from benchmarks.cases import (
     rules,
     sessions,
     small_asset,
+    split,
 )
 
 CASES = tuple(
@@ -44,6 +45,7 @@ CASES = tuple(
             orderers,
             rules,
             rule_suite,
+            split,
             dual_write,
             backfill,
             partition_overwrite,
