@@ -27,6 +27,7 @@ from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.delta.write.crash_points import at
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
+from de_resources.lineage.recorded import lineage_of
 from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("exclusive_choice")
@@ -212,6 +213,15 @@ def tell_where_people_look(done: dg.ExecuteInProcessResult) -> None:
     assert f"| new_writer | since {CUT_OVER}, and the source has `is_bot`, `user_id` |" in metadata["choice"].value
     (event,) = [e for e in done.get_asset_materialization_events() if e.partition == OLD]
     assert event.materialization.metadata["layout"].value == "page, views"
+    lineage = lineage_of(event.materialization.metadata)
+    assert lineage is not None
+    assert {column: {name for _, name in sources} for column, sources in lineage.columns.items()} == {
+        "event_date": {"event_hour"},
+        "page": {"page"},
+        "views": set(),
+        "visitors": {"user_id"},
+        "bot_views": {"is_bot"},
+    }, "of all columns, though the newest day had two"
     chosen = {
         e.step_output_data.output_name: e.step_output_data.metadata["partitions"].value
         for e in done.all_events
