@@ -77,8 +77,8 @@ class StagedAnswersGone(PermanentError):
     def __init__(self, name: str, why: str) -> None:
         self.name, self.why = name, why
         super().__init__(
-            f"The staged answers `{name}` cannot be read: {why}. Nothing was written. Materialise the asset anew: it asks for "
-            "what its table does not have."
+            f"The staged answers `{name}` cannot be read: {why}. Nothing was written. Remove the file if it is there, "
+            "and materialise the asset anew: it asks for what its table does not have."
         )
 
 
