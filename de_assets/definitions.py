@@ -27,6 +27,7 @@ defs = linked(
         schedules=[
             *automation.schedules,
             *bronze.polls,
+            *silver.polls,
             *gold.polls,
             *serving.polls,
             *staging.polls,

@@ -10,6 +10,7 @@ from de_assets.sources.landing_zone import LandingZone
 from de_resources.csv_files import CsvFolders, CsvLake
 from de_resources.delivery.receiver import BulkReceiver
 from de_resources.delta.io_manager import SparkDeltaIOManager
+from de_resources.enrichment.api import EnrichmentApi
 from de_resources.kafka import KafkaBroker
 from de_resources.lake import Lake
 from de_resources.postgres import PostgresDatabase
@@ -48,6 +49,9 @@ def resources(settings: Settings | None = None, engine: SparkEngine | None = Non
         "broker": broker,
         "database": database,
         "partner": BulkReceiver(),
+        "geo": EnrichmentApi(),
+        # What the steps of one asset tell each other: small facts on the disk, where a re-execution finds them.
+        "step_facts": dg.FilesystemIOManager(base_dir=str(settings.home / "step_facts")),
         "weekly_tables": WeeklyTables(database=database, spark=engine),
         "staging_io_manager": ReplicaDeltaIOManager(**staging, job_version=__version__),
         "staging_lake": ReplicaLake(**staging),

@@ -24,6 +24,7 @@ IN_PYTHON = {
     "bronze/features",
     "bronze/features_dead_letter",
     "silver/visits_live_state",
+    "silver/network_countries",
 }
 """Rows that Python code makes: opaque, with their inputs."""
 MORE = {

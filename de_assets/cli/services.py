@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from de_resources.local.endpoints import ServiceStatus
 
 Names = Annotated[
-    list[str] | None, typer.Argument(help="spark_connect, postgres, kafka, capture, pages, partner; default: all")
+    list[str] | None, typer.Argument(help="spark_connect, postgres, kafka, capture, pages, partner, geo; default: all")
 ]
 
 
@@ -61,7 +61,7 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and 
 
 
 def logs(
-    name: Annotated[str, typer.Argument(help="spark_connect, postgres, kafka, capture, pages or partner")],
+    name: Annotated[str, typer.Argument(help="spark_connect, postgres, kafka, capture, pages, partner or geo")],
     lines: Annotated[int, typer.Option(help="How many of the last lines.")] = 50,
 ) -> None:
     """Print the last lines of a service's log."""

@@ -11,7 +11,6 @@ from de_assets.cli.terminal import console
 from de_assets.filling import UnitOutcome
 from de_assets.partitions import rows_in_calendar
 from de_assets.visits_account import visits_account
-from de_resources.csv_files import DayFiles
 from de_resources.delta.log import TableLog
 from de_resources.delta.write.lock import local_folder
 from de_resources.proxy.store import VersionStore
@@ -72,6 +71,8 @@ def is_stored(settings: Settings, key: AssetKey) -> bool:
     uri = settings.uri_of(name)
     if TableLog.open(uri) is not None or behind_a_manifest(uri, name) is not None:
         return True
+    from de_resources.csv_files import DayFiles  # a command that is only imported loads no engine
+
     folder = local_folder(uri)
     return folder is not None and DayFiles(name, folder).any()
 

@@ -3,6 +3,7 @@
 from de_assets.silver import (
     devices,
     legacy_visits,
+    network_countries,
     users,
     visits,
     visits_enriched,
@@ -20,6 +21,7 @@ assets = [
     users.users,
     visits_enriched.visits_enriched,
     legacy_visits.legacy_visits,
+    network_countries.network_countries,
 ]
 checks = [
     *visits.checks,
@@ -30,4 +32,6 @@ checks = [
     *users.checks,
     *visits_enriched.checks,
     *legacy_visits.checks,
+    *network_countries.checks,
 ]
+polls = [*network_countries.polls]

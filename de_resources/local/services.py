@@ -21,6 +21,7 @@ from de_resources.errors import PermanentError, PlatformError
 from de_resources.local import processes
 from de_resources.local.capture_service import Captured, CaptureService
 from de_resources.local.endpoints import Endpoint, ServiceState, ServiceStatus
+from de_resources.local.geo_service import GeoService
 from de_resources.local.jars import JarsMissing, ensure_jars
 from de_resources.local.kafka_server import KafkaService, client_config
 from de_resources.local.pages_service import PagesService
@@ -46,6 +47,7 @@ KINDS: tuple[type[Service], ...] = (
     CaptureService,
     PagesService,
     PartnerService,
+    GeoService,
 )
 START_SECONDS = 120.0
 _SHOWN_LOG_LINES = 15
@@ -85,7 +87,7 @@ class UnknownService(PermanentError):
 
 
 class LocalServices:
-    """Spark Connect, PostgreSQL, Kafka, the capture from one into the other, pages for people, and a partner, of one home."""
+    """Spark Connect, PostgreSQL, Kafka, the capture from one into the other, pages, a partner, and a geo API, of one home."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.from_environment()

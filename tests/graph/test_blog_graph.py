@@ -36,7 +36,7 @@ from de_resources.spark import SparkEngine
 from de_resources.tracing.trace import AT_MOST, Traced, TracedSource, trace
 
 RATES = Irregularities(duplicates=0.05, late=0.07, malformed=0.03, missing=0.03, future=0.01, out_of_order=0.05)
-ABSENT = {"postgres": "not started here", "kafka": "not started here"}
+ABSENT = {"postgres": "not started here", "kafka": "not started here", "geo": "not started here"}
 HOURS = hours_between(CALENDAR.start, CALENDAR.start + timedelta(days=1))
 
 
@@ -85,7 +85,7 @@ NOT_HERE = """
     silver/visits_live_dead_letter silver/visits_live_late silver/visits_live_state bronze/features serving/daily_traffic
     bronze/features_dead_letter serving/daily_traffic_by_country serving/weekly_visits serving/visits_reduced
     staging/visits_topic silver/visits_live_hours gold/traffic_live serving/partner_feed serving/profile_changes
-    bronze/ads_stream silver/visits_with_ads gold/pages_per_visit
+    bronze/ads_stream silver/visits_with_ads gold/pages_per_visit silver/network_countries
 """
 
 

@@ -41,6 +41,7 @@ def test_nothing_of_the_blog_waits_for_a_person(of_the_blog: dict[dg.AssetKey, S
         ("bronze/features", "sensor feature_released"),
         ("bronze/legacy_visits", "sensor legacy_hours_due"),
         ("bronze/visits_stream", "poll bronze_visits_stream_poll (*/5 * * * *)"),
+        ("silver/network_countries", "poll silver_network_countries_poll (20 * * * *)"),
         ("gold/referral_stats", "schedule referral_stats_daily (0 2 * * *)"),
         ("gold/user_activity", "condition computed_once"),
         ("gold/users_snapshot", "condition computed_once"),

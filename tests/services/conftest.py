@@ -98,8 +98,8 @@ def lone_services(new_services: Callable[[], LocalServices]) -> Iterator[LocalSe
 
 @pytest.fixture
 def quiet_services(lone_services: LocalServices, monkeypatch: pytest.MonkeyPatch) -> LocalServices:
-    """What the platform prepares - database, broker, capture, partner -, in which nothing has happened, by the environment."""
-    lone_services.up(["postgres", "kafka", "capture", "partner"], topics=TOPICS, captures=CAPTURES)
+    """What the platform prepares - database, broker, capture, partner, geo -, and nothing has happened; by the environment."""
+    lone_services.up(["postgres", "kafka", "capture", "partner", "geo"], topics=TOPICS, captures=CAPTURES)
     monkeypatch.setenv("DE_HOME", str(lone_services.settings.home))
     with closing(PostgresDatabase().open()) as connection:
         create_tables(connection)

@@ -26,7 +26,7 @@ def test_a_second_up_changes_nothing(services: LocalServices) -> None:
 def test_the_status_tells_what_runs_where(services: LocalServices) -> None:
     rows = json.loads(json.dumps([status.as_dict() for status in services.status()]))
 
-    assert [row["name"] for row in rows] == ["spark_connect", "postgres", "kafka", "capture", "pages", "partner"]
+    assert [row["name"] for row in rows] == ["spark_connect", "postgres", "kafka", "capture", "pages", "partner", "geo"]
     for row in rows:
         assert row["state"] == "running"
         assert row["why"] is None

@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from confluent_kafka import Producer
+from geo_visits import land
 from platform_world import HOURS, WORLD, Lakehouse
 
 from de_assets.definitions import defs, lags
@@ -29,6 +30,7 @@ BY_THE_CLOCK = {
     "bronze_visits_stream_poll": "bronze/visits_stream",
     "gold_pages_per_visit_poll": "gold/pages_per_visit",
     "gold_sessions_live_poll": "gold/sessions_live",
+    "silver_network_countries_poll": "silver/network_countries",
     "serving_visits_reduced_poll": "serving/visits_reduced",
     "staging_devices_raw_poll": "staging/devices_raw",
     "staging_visits_topic_poll": "staging/visits_topic",
@@ -118,6 +120,7 @@ def publish_first(lake: Lakehouse) -> None:
     publish(FEATURES, {"no": "release"})
     publish(ADS, {"no": "showing"})
     land_devices(lake.services.settings.landing, WORLD, HOURS[-1])
+    land({0: ["198.18.0.1"]})
 
 
 @pytest.mark.pattern("checkpointer", "passthrough_replicator")
@@ -146,7 +149,7 @@ def test_what_is_new_is_asked_for_until_it_was_read(lake: Lakehouse) -> None:
 @pytest.mark.red_check("keeps_up_with_visits", "keeps_up_with_users", "keeps_up_with_features", "keeps_up_with_ads")
 def test_nothing_runs_where_nothing_is_new_and_what_is_new_is_asked_for_once(lake: Lakehouse) -> None:
     """Every asset that is asked by the clock, in runs of its own: a minute, most of which is the engine's start."""
-    lake.services.up(["spark_connect"])
+    lake.services.up(["spark_connect", "geo"])
     everything = set(BY_THE_CLOCK.values())
     publish_first(lake)
     assert wanted(lake) == everything

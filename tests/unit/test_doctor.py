@@ -356,6 +356,7 @@ def test_the_doctor_changes_nothing(tmp_path: Path) -> None:
         "service capture",
         "service pages",
         "service partner",
+        "service geo",
     ]
 
 

@@ -31,6 +31,7 @@ def test_nothing_runs_in_a_new_home(tmp_path: Path) -> None:
         "capture": False,
         "pages": False,
         "partner": False,
+        "geo": False,
     }
     assert all(status.why for status in services.status())
     assert services.endpoint("kafka") is None
