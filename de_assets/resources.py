@@ -43,15 +43,13 @@ def resources(settings: Settings | None = None, engine: SparkEngine | None = Non
         "lake": Lake(root_uri=settings.lake_root, storage_options=storage, spark=engine),
         "exports": CsvFolders(root_uri=settings.lake_root),
         "csv_lake": CsvLake(root_uri=settings.lake_root, spark=engine),
-        # What one step of an asset tells the next: keys and figures, by which a run goes on where it failed.
+        # What one step of an asset tells the next: names and figures on the disk, where a re-execution finds them.
         "facts": dg.FilesystemIOManager(base_dir=str(settings.home / "facts")),
         "landing": LandingZone(root=landing),
         "broker": broker,
         "database": database,
         "partner": BulkReceiver(),
         "geo": EnrichmentApi(),
-        # What the steps of one asset tell each other: small facts on the disk, where a re-execution finds them.
-        "step_facts": dg.FilesystemIOManager(base_dir=str(settings.home / "step_facts")),
         "weekly_tables": WeeklyTables(database=database, spark=engine),
         "staging_io_manager": ReplicaDeltaIOManager(**staging, job_version=__version__),
         "staging_lake": ReplicaLake(**staging),

@@ -55,14 +55,14 @@ FIELDS = {"country": "[A-Z]{2}"}
 _WAIT_SECONDS = 120.0
 
 Facts = Mapping[str, Any]
-"""What a step tells the next one: names, numbers and versions, never rows. On the disk between them (`step_facts`)."""
+"""What a step tells the next one: names, numbers and versions, never rows. On the disk between them (`facts`)."""
 
 
 @dg.op(
     name="network_readiness",
     description="Which networks are new, and does the API answer about so many? Pays for nothing.",
     ins={"visits": dg.In(dg.Nothing)},
-    out=dg.Out(io_manager_key="step_facts"),
+    out=dg.Out(io_manager_key="facts"),
     retry_policy=RETRY_TRANSIENT,
 )
 def readiness(context: dg.OpExecutionContext, lake: Lake, spark: SparkEngine, geo: EnrichmentApi) -> Facts:
@@ -84,7 +84,7 @@ def readiness(context: dg.OpExecutionContext, lake: Lake, spark: SparkEngine, ge
 @dg.op(
     name="network_lookup",
     description="Asks the API in bulk about the networks that nobody has asked for yet, and stages what it answers.",
-    out=dg.Out(io_manager_key="step_facts"),
+    out=dg.Out(io_manager_key="facts"),
     retry_policy=RETRY_TRANSIENT,
 )
 def lookup(ready: Facts, geo: EnrichmentApi) -> Facts:

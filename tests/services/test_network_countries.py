@@ -144,7 +144,7 @@ def test_each_network_is_paid_for_once_over_two_runs(world: World) -> None:
     assert world.requests() == 3
     assert world.polled() is None
 
-    facts = [path for path in (world.home / "step_facts" / done.run_id).rglob("*") if path.is_file()]
+    facts = [path for path in (world.home / "facts" / done.run_id).rglob("*") if path.is_file()]
     assert sorted(path.parent.name.rpartition(".")[2] for path in facts) == ["lookup", "readiness"]
     assert all(path.stat().st_size < 2000 for path in facts), "names and numbers, no rows"
     staged = "".join(path.read_text() for path in (world.home / "enrichment").rglob("*.json"))
