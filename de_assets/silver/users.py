@@ -17,6 +17,7 @@ from de_assets.dataset import dataset
 from de_assets.transforms.data_ingestion.change_data_capture import in_log_order, with_truncations
 from de_assets.transforms.idempotency.slowly_changing_dimension import versions
 from de_checks.contract import contract_check
+from de_checks.intervals import Interval, interval_check
 from de_checks.volume import volume_check
 from de_resources.retries import RETRY_TRANSIENT
 
@@ -44,4 +45,8 @@ def users(changes: DataFrame) -> DataFrame:
     return versions(ordered, "user_id", ATTRIBUTES, "changed_at", deleted, order=("commit_lsn", "sequence"))
 
 
-checks = [contract_check(users), volume_check(users, tolerance=(0.9, 2.0), min_rows=0)]
+checks = [
+    contract_check(users),
+    volume_check(users, tolerance=(0.9, 2.0), min_rows=0),
+    interval_check(users, Interval(["user_id"])),
+]

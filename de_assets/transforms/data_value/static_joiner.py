@@ -2,6 +2,10 @@
 
 Source: pattern *Static Joiner*. A backfill joins with what was valid then, because the event's time and not the run's
 decides. Events without a match stay.
+
+`events` may be a stream: each micro-batch is then joined with the versions that are there when it begins, and not again.
+An event that comes before the version that was valid at its time stays without a match, where a batch that is computed later
+finds it.
 """
 
 from __future__ import annotations
@@ -36,6 +40,28 @@ def join_valid_at(
     joined = events.join(renamed, condition, "left")
     flag = [F.col(prefix + on).isNotNull().alias(matched)] if matched else []
     return joined.select(*events.columns, *(F.col(prefix + "c_" + t).alias(t) for t in columns.values()), *flag)
+
+
+def current_and_history(versions: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """The same versions as two tables: those that are valid still, without an end, and those that have ended.
+
+    Slowly changing dimension of type 4: who asks for now reads the small table, and nobody else pays for it.
+    """
+    return versions.where("valid_to IS NULL").drop("valid_to"), versions.where("valid_to IS NOT NULL")
+
+
+def join_current_or_history(
+    events: DataFrame,
+    current: DataFrame,
+    history: DataFrame,
+    on: str,
+    at: str,
+    columns: Mapping[str, str],
+    matched: str | None = None,
+) -> DataFrame:
+    """`join_valid_at` for versions that are kept in two tables (`current_and_history`): the same rows."""
+    still = current.withColumn("valid_to", F.lit(None).cast(history.schema["valid_to"].dataType))
+    return join_valid_at(events, history.unionByName(still), on, at, columns, matched)
 
 
 def join_reference(

@@ -1,0 +1,109 @@
+"""Joins that are right in time: any history and any events give what looking each event up by hand gives."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from de_assets.transforms.data_value.static_joiner import current_and_history, join_current_or_history, join_valid_at
+from de_checks.intervals import History, Interval, history_of
+
+pytestmark = pytest.mark.pattern("static_joiner")
+
+Version = tuple[str, int, int | None, int]
+"""Whose, from, until (None: still), and what it says."""
+SCHEMA = "who STRING, valid_from INT, valid_to INT, says INT"
+EVENTS = "id INT, who STRING, t INT"
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Version]:
+    """Of each of some keys, intervals that do not overlap: side by side or apart, the last one open or not."""
+    found: list[Version] = []
+    for who in draw(st.sets(st.sampled_from("abcde"))):
+        cuts = sorted(draw(st.sets(st.integers(0, 20), min_size=1, max_size=6)))
+        spans = [(begin, end) for begin, end in pairwise(cuts) if draw(st.booleans())]
+        last = [(cuts[-1], None)] if draw(st.booleans()) else []
+        found += [(who, begin, end, number) for number, (begin, end) in enumerate([*spans, *last])]
+    return found
+
+
+def by_hand(versions: list[Version], who: str | None, t: int | None) -> tuple[int | None, bool]:
+    """What the one version says that was valid then, and whether there is one."""
+    said = [v[3] for v in versions if t is not None and v[0] == who and v[1] <= t and (v[2] is None or t < v[2])]
+    assert len(said) <= 1
+    return (said[0], True) if said else (None, False)
+
+
+def told(joined: DataFrame) -> dict[int, tuple[int | None, bool]]:
+    rows = joined.collect()
+    found = {row.id: (row.said, row.known) for row in rows}
+    assert len(found) == len(rows), "no event comes twice"
+    return found
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    histories(), st.lists(st.tuples(st.sampled_from([*"abcdex", None]), st.integers(-1, 21) | st.none()), max_size=40)
+)
+def test_any_history_and_any_events_give_what_looking_up_by_hand_gives(
+    spark: SparkSession, versions: list[Version], seen: list[tuple[str | None, int | None]]
+) -> None:
+    events = spark.createDataFrame([(n, *each) for n, each in enumerate(seen)], EVENTS)
+    dimension = spark.createDataFrame(versions, SCHEMA)
+    expected = {n: by_hand(versions, *each) for n, each in enumerate(seen)}
+    assert told(join_valid_at(events, dimension, "who", "t", {"says": "said"}, matched="known")) == expected
+    current, history = current_and_history(dimension)
+    assert "valid_to" not in current.columns
+    in_two = join_current_or_history(events, current, history, "who", "t", {"says": "said"}, matched="known")
+    assert told(in_two) == expected
+
+
+@pytest.mark.parametrize(
+    ("versions", "found"),
+    [
+        ([], History(0, 0, 0)),
+        ([("a", 0, 5, 1), ("a", 5, None, 2), ("b", 3, 4, 1)], History(0, 0, 0)),
+        ([("a", 0, 4, 1), ("a", 5, None, 2)], History(0, 0, 1)),
+        ([("a", 0, 6, 1), ("a", 5, None, 2)], History(1, 1, 0)),
+        ([("a", 0, None, 1), ("a", 5, None, 2)], History(1, 1, 0)),
+        ([("a", 0, 5, 1), ("a", 0, 5, 1)], History(1, 1, 0)),
+        # The first one covers both that follow.
+        ([("a", 0, 9, 1), ("a", 2, 3, 2), ("a", 4, 5, 3), ("b", 0, 2, 1), ("b", 1, 2, 2)], History(2, 2, 1)),
+        ([(None, 0, 9, 1), (None, 0, 9, 2)], History(0, 0, 0)),
+    ],
+)
+def test_what_overlaps_and_what_is_left_open(spark: SparkSession, versions: list[Any], found: History) -> None:
+    assert history_of(spark.createDataFrame(versions, SCHEMA), Interval(["who"])) == found
+
+
+def test_a_stream_joins_with_what_is_there_when_it_comes(spark: SparkSession, tmp_path: Path) -> None:
+    """The difference to a batch: an event that came before its version stays without a match."""
+    events, versions, out = (str(tmp_path / name) for name in ("events", "versions", "out"))
+
+    def write(rows: list[Any], schema: str, to: str) -> None:
+        spark.createDataFrame(rows, schema).coalesce(1).write.format("delta").mode("append").save(to)
+
+    def follow() -> None:
+        stream = spark.readStream.format("delta").load(events)
+        dimension = spark.read.format("delta").load(versions)
+        joined = join_valid_at(stream, dimension, "who", "t", {"says": "said"}, matched="known")
+        done = joined.writeStream.format("delta").option("checkpointLocation", f"{out}/_checkpoint")
+        done.trigger(availableNow=True).start(out).awaitTermination()
+
+    write([("a", 0, 5, 1)], SCHEMA, versions)
+    write([(1, "a", 3), (2, "a", 7)], EVENTS, events)
+    follow()
+    write([("a", 5, None, 2)], SCHEMA, versions)
+    write([(3, "a", 8)], EVENTS, events)
+    follow()
+    read = spark.read.format("delta")
+    assert told(read.load(out)) == {1: (1, True), 2: (None, False), 3: (2, True)}
+    batch = join_valid_at(read.load(events), read.load(versions), "who", "t", {"says": "said"}, matched="known")
+    assert told(batch) == {1: (1, True), 2: (2, True), 3: (2, True)}
