@@ -4,6 +4,7 @@ from benchmarks.case import Case
 from benchmarks.cases import (
     backfill,
     capture,
+    concurrent_runner,
     contract_check,
     dual_write,
     executors,
@@ -41,6 +42,7 @@ CASES = tuple(
             executors,
             file_loader,
             capture,
+            concurrent_runner,
             metadata_cleaner,
             orderers,
             rules,
