@@ -269,7 +269,7 @@ def test_a_quota_that_is_too_small_is_found_before_anything_is_paid(world: World
 def test_a_kill_costs_at_most_one_bulk_call(world: World, point: str, paid_twice: int, tmp_path: Path) -> None:
     """The step dies at its second call: the first call's answers are those of a run before."""
     world.behave(values=4)
-    first, rest = networks(4), networks(8)
+    first, rest = sorted(networks(4)), sorted(networks(8))
     look_up(first)
     environment = {**os.environ, "DE_KILL_AT": f"{point}:{'.'.join(KEY.path)}:answers"}
     wanted = [*first, *rest]
