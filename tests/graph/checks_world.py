@@ -11,6 +11,7 @@ import pandera.pyspark as pa
 import pyspark.sql.types as T
 from dagster_delta import LocalConfig
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.traceback_utils import SCCallSiteSync
 
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.lake import Lake
@@ -159,6 +160,9 @@ def clock(text: str) -> Callable[[], datetime]:
 
 def queries_of(spark: SparkSession, module: str) -> set[int]:
     """The identifiers of the queries that a module of ours sent to the classic engine of this process."""
+    # PySpark counts how deep it is in calls without a lock: two threads of an earlier test may have left another number than
+    # zero, and then no query says where it comes from.
+    SCCallSiteSync._spark_stack_depth = 0
     # The store is filled by a listener, which a busy machine lets fall behind.
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60_000)
     executions = spark._jsparkSession.sharedState().statusStore().executionsList()
