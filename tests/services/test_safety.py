@@ -30,7 +30,7 @@ def test_secrets_are_in_private_files_and_nowhere_else(services: LocalServices) 
     home = services.settings.home
     files = list(services.settings.secrets.iterdir())
     secrets = [FileSecrets(services.settings.secrets).read(file.name) or "" for file in files]
-    assert len(secrets) == 7
+    assert len(secrets) == 8
     assert all(len(secret) >= 32 for secret in secrets)
 
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
