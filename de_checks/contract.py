@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame
 
 from de_checks.evidence import Evidence, evidence
 from de_checks.factory import CheckRun, check_per_key
-from de_checks.per_key import Key, Materialized, Verdict
+from de_checks.per_key import Key, Materialized, Verdict, newest_version
 from de_checks.subject import Subject, spec_of
 from de_checks.violations import Count, Example, count_by_key, examples_by_key
 from de_resources.contract import Contract
 from de_resources.contract.rules import Rule
-from de_resources.delta.metadata import VERSION, markdown_table
+from de_resources.delta.metadata import markdown_table
 from de_resources.delta.publish.staging import staged_rows
 from de_resources.delta.publish.writer import STAGED_VERSION
 from de_resources.delta.slices import Slice, make_slice
@@ -119,9 +119,7 @@ class _Rows:
             # What was held is not in the table that readers know.
             newest = max(version for version in staged if version is not None)
             return staged_rows(self.lake.spark.spark_session, table, newest)
-        versions = [self.materialized[key].metadata.get(VERSION) for key in keys]
-        # No write touches another key's rows: at the newest of the versions, every key is as its own write left it.
-        version = None if None in versions else max(v for v in versions if v is not None)
+        version = newest_version(self.materialized[key] for key in keys)
         slice_ = None if self._is_stateful else self._slice(keys)
         read = table if slice_ is None else table.limited_to(slice_.keys)
         return read.read(self.lake.spark.spark_session, version)

@@ -14,9 +14,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from de_checks.factory import CheckRun, check_per_key
-from de_checks.per_key import Key, Materialized, Verdict
+from de_checks.per_key import Key, Materialized, Verdict, newest_version
 from de_checks.subject import Subject
-from de_resources.delta.metadata import VERSION
 from de_resources.sql.identifiers import identifier
 
 NAME = "versions_do_not_overlap"
@@ -49,9 +48,8 @@ def interval_check(asset: Subject, interval: Interval, *, blocking: bool = True)
 
     def judge(run: CheckRun, materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
         table = run.lake.table(run.asset.key, run.asset.metadata)
-        versions = [write.metadata.get(VERSION) for write in materialized.values()]
-        newest = None if None in versions else max(v for v in versions if v is not None)
-        found = history_of(table.read(run.lake.spark.spark_session, newest), interval)
+        rows = table.read(run.lake.spark.spark_session, newest_version(materialized.values()))
+        found = history_of(rows, interval)
         return dict.fromkeys(materialized, _verdict(found))
 
     return check_per_key(

@@ -15,11 +15,10 @@ from pyspark.sql import functions as F
 
 from de_checks.contract import NoContract
 from de_checks.factory import CheckRun, check_per_key
-from de_checks.per_key import Key, Materialized, Verdict
+from de_checks.per_key import Key, Materialized, Verdict, newest_version
 from de_checks.subject import Subject, spec_of
 from de_resources.contract import REDACTED, Contract
 from de_resources.delta.attribution import KeyGroups
-from de_resources.delta.metadata import VERSION
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
@@ -164,8 +163,7 @@ def _rows_of(
     """The table as the newest of the writes left it, and the slice that these partition keys are."""
     resource: Lake = getattr(run.resources, lake)
     table = resource.table(run.asset.key, run.asset.metadata)
-    versions = [write.metadata.get(VERSION) for write in materialized.values()]
-    version = None if None in versions else max(v for v in versions if v is not None)
+    version = newest_version(materialized.values())
     session = resource.spark.spark_session
     if run.asset.partitions_def is None or run.asset.metadata.get("stateful"):
         return table.read(session, version), None

@@ -10,7 +10,7 @@ be put in here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ import dagster as dg
 from de_checks.subject import Subject, spec_of
 from de_resources.compat.checks import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES, PartitionKeyFilter
 from de_resources.compat.checks import AssetCheckEvaluationTargetMaterializationData as Target
-from de_resources.delta.metadata import ROWS_WRITTEN
+from de_resources.delta.metadata import ROWS_WRITTEN, VERSION
 from de_resources.errors import PermanentError
 from de_resources.held_back import goes_on, left_out
 
@@ -38,6 +38,12 @@ class NoPartitionChosen(PermanentError):
             f"The check `{check.to_user_string()}` judges partitions, and this run names none. "
             "Launch it for a partition, or for a range of partitions."
         )
+
+
+def newest_version(writes: Iterable[Materialized]) -> int | None:
+    """The version at which every key is as its own write left it: no write touches another key's rows. None: some told none."""
+    versions = [write.metadata.get(VERSION) for write in writes]
+    return None if None in versions else max(version for version in versions if version is not None)
 
 
 @dataclass(frozen=True)

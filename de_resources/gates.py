@@ -14,7 +14,7 @@ from de_resources.compat.checks import (
 )
 from de_resources.compat.graph import AssetGraph
 
-_FAILED = AssetCheckExecutionRecordStatus.FAILED
+_FAILED, _PASSED = AssetCheckExecutionRecordStatus.FAILED, AssetCheckExecutionRecordStatus.SUCCEEDED
 
 
 def refused(
@@ -31,6 +31,15 @@ def refused(
         for each in found
         if each.latest_execution_status == _FAILED and each.is_current and _is_error(instance, each)
     }
+
+
+def passed(
+    instance: dg.DagsterInstance, checks: Collection[dg.AssetCheckKey], keys: Collection[str] | None = None
+) -> set[tuple[dg.AssetCheckKey, str | None]]:
+    """Which of the checks have judged which partitions good as they are now; of these `keys`, or of all there are."""
+    asked = None if keys is None else sorted(keys)
+    found = instance.event_log_storage.get_asset_check_partition_info([*checks], partition_keys=asked)
+    return {(i.check_key, i.partition_key) for i in found if i.is_current and i.latest_execution_status == _PASSED}
 
 
 def _is_error(instance: dg.DagsterInstance, verdict: AssetCheckPartitionInfo) -> bool:

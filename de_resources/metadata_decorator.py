@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields
 import dagster as dg
 
 from de_resources.errors import PermanentError
+from de_resources.retries import RETRY_NUMBER
 
 PREFIX = "de-"
 """Before the name of each header: others who add theirs use other names."""
@@ -52,7 +53,7 @@ class WriteContext:
     @classmethod
     def of(cls, context: dg.AssetExecutionContext, dataset: str, job_version: str) -> WriteContext:
         """The context of a step: retries of the step and of its whole run count as attempts."""
-        retries = context.retry_number + int(context.run.tags.get("dagster/retry_number", 0))
+        retries = context.retry_number + int(context.run.tags.get(RETRY_NUMBER, 0))
         return cls(dataset, job_version, context.run.run_id, 1 + retries)
 
     def headers(self, batch: int) -> list[tuple[str, bytes]]:

@@ -16,6 +16,9 @@ import dagster as dg
 
 from de_resources.errors import TransientError
 
+RETRY_NUMBER = "dagster/retry_number"
+"""Tag of a run that the instance has started again: how often."""
+
 
 class TransientRetries(dg.RetryPolicy):
     """Asks for another attempt after a `TransientError` that may be over `soon`. All other errors fail the step at once.
@@ -47,6 +50,11 @@ def _lost_engine(error: Exception) -> TransientError | None:
     engines = sys.modules.get("de_resources.spark")
     lost: TransientError | None = engines.loss(error) if engines is not None else None
     return lost
+
+
+def origin_of(run: dg.DagsterRun) -> str:
+    """The run, or the first of a chain of automatic retries, which write once. A person's re-execution is a new write."""
+    return (run.root_run_id if RETRY_NUMBER in run.tags else None) or run.run_id
 
 
 RETRY_TRANSIENT = TransientRetries(max_retries=3, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)

@@ -15,10 +15,9 @@ from typing import cast
 import dagster as dg
 
 from de_assets.filling.units import Unit, units
-from de_resources.compat.checks import AssetCheckExecutionRecordStatus
 from de_resources.errors import PermanentError
+from de_resources.gates import passed
 
-_PASSED = AssetCheckExecutionRecordStatus.SUCCEEDED
 _RUNNING = {dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED}
 
 
@@ -64,10 +63,11 @@ class NoSuchPartition(PermanentError):
 
 
 class Waits:
-    """What holds partitions back, of all locations."""
+    """What holds partitions back, of all locations. What is there of an asset is looked up once, when it is first asked for."""
 
     def __init__(self, instance: dg.DagsterInstance, locations: Iterable[dg.Definitions]) -> None:
         self._instance = instance
+        self._known: dict[dg.AssetKey, Mapping[str, int]] = {}
         self._units = {key: unit for unit in units(locations) for key in unit.assets}
 
     def open(self, asset: str) -> list[str]:
@@ -129,10 +129,9 @@ class Waits:
         storage = self._instance.event_log_storage
         runs: dict[str, set[str]] = {}
         if keys == {""}:
-            for record in self._instance.get_run_records(dg.RunsFilter(), limit=20):
-                if key in (record.dagster_run.asset_selection or ()):
-                    runs.setdefault(record.dagster_run.run_id, {""})
-                    break
+            for record in self._instance.get_asset_records([key]):
+                if record.asset_entry.last_run_id:
+                    runs[record.asset_entry.last_run_id] = {""}
         else:
             tries = storage.get_latest_asset_partition_materialization_attempts_without_materializations(key)
             for each in sorted(keys & tries.keys()):
@@ -148,16 +147,18 @@ class Waits:
         gates = [check for check in sorted(unit.gates & {*unit.checks_by_partition}) if check.asset_key == key]
         if not gates or not keys:
             return
-        known = self._instance.event_log_storage.get_asset_check_partition_info(gates)
-        passed = {
-            (i.check_key, i.partition_key) for i in known if i.is_current and i.latest_execution_status == _PASSED
-        }
+        good = passed(self._instance, gates)
         for check in gates:
-            bad = tuple(each for each in sorted(keys) if (check, each or None) not in passed)
+            bad = tuple(each for each in sorted(keys) if (check, each or None) not in good)
             if bad:
                 yield Cause(key.to_user_string(), bad, Reason.NOT_PASSED, f"`{check.name}`")
 
     def _there(self, key: dg.AssetKey) -> Mapping[str, int]:
+        if key not in self._known:
+            self._known[key] = self._look(key)
+        return self._known[key]
+
+    def _look(self, key: dg.AssetKey) -> Mapping[str, int]:
         if self._units[key].partitions is None:
             return {"": 0} if self._instance.get_latest_materialization_event(key) else {}
         storage = self._instance.event_log_storage

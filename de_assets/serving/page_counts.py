@@ -20,13 +20,13 @@ from de_assets.dataset import pattern_tags, served
 from de_assets.partitions import daily, hours_of_day
 from de_checks.contract import contract_check
 from de_checks.keys import unique_key_check
-from de_resources.csv_files import CsvLake, metadata_of, origin_of
+from de_resources.csv_files import CsvLake, metadata_of
 from de_resources.delta.slices import make_slice
 from de_resources.exclusive_choice import ExclusiveChoice, When
 from de_resources.held_back import own_keys
 from de_resources.lake import Lake
 from de_resources.lineage.record import lineage_of_output
-from de_resources.retries import RETRY_TRANSIENT
+from de_resources.retries import RETRY_TRANSIENT, origin_of
 from de_resources.told import already_told, tell
 
 KEY, SOURCE = dg.AssetKey(["serving", "page_counts"]), dg.AssetKey(["silver", "visits"])

@@ -20,7 +20,7 @@ from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.transaction import LoadInterrupted
 from de_resources.postgres.versioned_view import ProxyView, ViewProxy
 from de_resources.proxy.retention import RetentionPolicy
-from de_resources.retries import RETRY_TRANSIENT
+from de_resources.retries import RETRY_TRANSIENT, origin_of
 
 VIEW = dg.AssetKey(["gold", "users_latest"])
 
@@ -56,8 +56,7 @@ def users_snapshot(
     """Write the newest day as a version, switch to it, and drop versions that nobody can go back to."""
     proxy = view_proxy(database)
     # Automatic retries find what the run completed; a person's re-execution is a version of its own.
-    retried = context.run.root_run_id if "dagster/retry_number" in context.run.tags else None
-    id_ = (retried or context.run.run_id).replace("-", "")[:16]
+    id_ = origin_of(context.run).replace("-", "")[:16]
     names = Contract.of(ServedUsers).column_names
 
     shown = users.select(*names)

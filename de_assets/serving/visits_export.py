@@ -20,11 +20,11 @@ from de_assets.partitions import daily, hours_of_day
 from de_checks.contract import contract_check
 from de_checks.shadow import Shadow, shadow_check
 from de_resources.contract import Contract
-from de_resources.csv_files import CsvFolders, metadata_of, origin_of
+from de_resources.csv_files import CsvFolders, metadata_of
 from de_resources.held_back import own_keys
 from de_resources.lineage.record import lineage_of_output
 from de_resources.parallel_split import Branch, split
-from de_resources.retries import RETRY_TRANSIENT
+from de_resources.retries import RETRY_TRANSIENT, origin_of
 from de_resources.spark import SparkEngine
 
 CONTRACT = Contract.of(VisitsExport)

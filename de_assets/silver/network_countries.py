@@ -33,7 +33,7 @@ from de_checks.contract import contract_check
 from de_checks.keys import unique_key_check
 from de_resources.contract import Contract
 from de_resources.delta.log.changed_partitions import changed_partitions
-from de_resources.delta.read_versions import READ, version_read
+from de_resources.delta.read_versions import ReadVersions, version_read
 from de_resources.delta.table import Table, TableMissing
 from de_resources.enrichment.api import EnrichmentApi
 from de_resources.enrichment.staged_answers import StagedAnswers
@@ -68,17 +68,17 @@ Facts = Mapping[str, Any]
 def readiness(context: dg.OpExecutionContext, lake: Lake, spark: SparkEngine, geo: EnrichmentApi) -> Facts:
     """Raises `QuotaTooSmall` before anything is paid for, and `ApiUnavailable` where nobody answers."""
     visits, since = _visits(lake), _last_read(context.instance, lake)
-    newest = visits.newest()
-    if newest is None:
+    read = ReadVersions()
+    read.note(visits)
+    if not read.tables:
         raise TableMissing(visits.name)
-    seen = networks_of(_addresses(spark, visits, since, newest[0]))
+    seen = networks_of(_addresses(spark, visits, since, read.tables[visits.name]["version"]))
     new = _unknown(spark, lake.table(KEY), seen, datetime.now(UTC) - MAX_AGE)
     with geo.open() as api:
         quota = api.require_quota(len(new))
     answers = _answers()
     answers.sweep(datetime.now(UTC) - KEPT)
-    read = {visits.name: {"version": newest[0], "id": newest[1]}}
-    return {"wanted": answers.note_wanted(new), "seen": len(seen), "at_once": quota.values, "read": read}
+    return {"wanted": answers.note_wanted(new), "seen": len(seen), "at_once": quota.values, "read": read.tables}
 
 
 @dg.op(
@@ -122,8 +122,8 @@ def lookup(ready: Facts, geo: EnrichmentApi) -> Facts:
 def expose(context: dg.OpExecutionContext, looked_up: Facts, spark: SparkEngine) -> DataFrame:
     """Asks nobody. The same answers again change nothing, and old ones do not replace newer ones."""
     told = {name: value for name, value in looked_up.items() if name.startswith("api/")}
-    read = {READ: dg.MetadataValue.json(looked_up["read"])}
-    context.add_output_metadata({**told, "networks_seen": looked_up["seen"], **read})
+    context.add_output_metadata({**told, "networks_seen": looked_up["seen"]})
+    ReadVersions(looked_up["read"]).record(context)
     answers = _answers().read(looked_up["batches"])
     rows = [(a.value, (a.found or {}).get("country"), a.answered_at, a.batch) for a in answers]
     frame = spark.spark_session.createDataFrame(rows, CONTRACT.struct_type())

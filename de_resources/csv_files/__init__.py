@@ -2,7 +2,7 @@
 
 from de_resources.csv_files.days import CsvFolders, DayFile, DayFiles, RowsOutside
 from de_resources.csv_files.lake import CsvLake
-from de_resources.csv_files.record import metadata_of, origin_of
+from de_resources.csv_files.record import metadata_of
 from de_resources.csv_files.table import DayTable
 
-__all__ = ["CsvFolders", "CsvLake", "DayFile", "DayFiles", "DayTable", "RowsOutside", "metadata_of", "origin_of"]
+__all__ = ["CsvFolders", "CsvLake", "DayFile", "DayFiles", "DayTable", "RowsOutside", "metadata_of"]

@@ -27,9 +27,7 @@ from de_resources.delivery.bin_pack_orderer import BinLimits
 from de_resources.delivery.errors import AnswerNotUnderstood, ReceiverRefuses, ReceiverUnavailable
 from de_resources.delivery.records import Answer, Answers, Outcome, OutgoingRecord
 from de_resources.errors import PermanentError
-from de_resources.local.discovery import local_endpoint
-from de_resources.local.endpoints import ServiceUnavailable
-from de_resources.secrets import Secrets
+from de_resources.local.http_login import address_and_token, session_with
 from de_resources.settings import Settings
 
 if TYPE_CHECKING:
@@ -73,7 +71,6 @@ class BulkReceiver(dg.ConfigurableResource):
             ServiceUnavailable: none is configured and none runs here.
             ReceiverMisconfigured, UnknownSecret, NotASecretReference: the configured login is no good.
         """
-        import requests
         from requests.adapters import HTTPAdapter
         from urllib3.util import Retry
 
@@ -89,9 +86,7 @@ class BulkReceiver(dg.ConfigurableResource):
             retry_after_max=int(self.longest_pause),
             raise_on_status=False,
         )
-        with requests.Session() as session:
-            session.trust_env = False  # neither a proxy nor a `.netrc` of this machine has a say
-            session.headers["Authorization"] = f"Bearer {token}"
+        with session_with(token) as session:
             session.mount(address, HTTPAdapter(max_retries=retry))
             yield BulkConnection(session, self.name, address, self.seconds)
 
@@ -106,14 +101,9 @@ class BulkReceiver(dg.ConfigurableResource):
 
     def _login(self) -> tuple[str, str]:
         settings = Settings.from_environment()
-        if self.url:
-            if not self.token:
-                raise ReceiverMisconfigured(self.url)
-            return self.url.rstrip("/"), Secrets.from_settings(settings).resolve(self.token)
-        endpoint = local_endpoint(settings, SERVICE)
-        if endpoint is None:
-            raise ServiceUnavailable(SERVICE, "this machine", _HINT)
-        return f"http://{endpoint.address}", endpoint.password.get_secret_value()
+        return address_and_token(
+            settings, SERVICE, self.url, self.token, misconfigured=ReceiverMisconfigured, hint=_HINT
+        )
 
 
 class BulkConnection:

@@ -72,6 +72,7 @@ from de_resources.delta.write.writer import Writer, Writers, writers_of
 from de_resources.errors import PermanentError
 from de_resources.held_back import leave_out, leaves_out_held
 from de_resources.lineage.inputs import read_as
+from de_resources.retries import origin_of
 from de_resources.spark import SparkEngine
 from de_resources.sql.identifiers import identifier, require_folder_name
 from de_resources.storage import InFolders
@@ -371,8 +372,6 @@ def _recorded(request: WriteRequest, written: Written) -> Table:
 def stamp_of(context: OutputContext, table: Table, slice_: Slice | None, job_version: str = "") -> CommitInfo:
     """Who writes. Automatic retries of one run share their origin; a person's re-execution is a new write."""
     run = context.step_context.dagster_run
-    retried = "dagster/retry_number" in run.tags and run.root_run_id
-    origin = run.root_run_id if retried and run.root_run_id else run.run_id
     where = slice_.describe() if slice_ else "all"
     attempt = f"{run.run_id}/{context.step_key}/{uuid4().hex}"
     writer = context.asset_key.to_user_string()
@@ -381,7 +380,7 @@ def stamp_of(context: OutputContext, table: Table, slice_: Slice | None, job_ver
         writer=writer,
         slice=where,
         run=run.run_id,
-        origin=origin,
+        origin=origin_of(run),
         attempt=attempt,
         job_version=job_version,
     )

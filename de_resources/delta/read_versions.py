@@ -33,7 +33,7 @@ class ReadVersions:
             # An input that is loaded again may see more, but what was computed from the first one did not.
             self.tables.setdefault(table.name, {"version": version, "id": id_})
 
-    def record(self, context: dg.OutputContext | dg.AssetExecutionContext) -> None:
+    def record(self, context: dg.OutputContext | dg.OpExecutionContext | dg.AssetExecutionContext) -> None:
         """Add them to the materialisation."""
         if self.tables:
             context.add_output_metadata({READ: dg.MetadataValue.json(dict(sorted(self.tables.items())))})

@@ -37,9 +37,7 @@ from de_resources.enrichment.errors import (
     QuotaTooSmall,
 )
 from de_resources.enrichment.staged_answers import Attributes
-from de_resources.local.discovery import local_endpoint
-from de_resources.local.endpoints import ServiceUnavailable
-from de_resources.secrets import Secrets
+from de_resources.local.http_login import address_and_token, session_with
 from de_resources.settings import Settings
 
 if TYPE_CHECKING:
@@ -101,12 +99,12 @@ class EnrichmentApi(dg.ConfigurableResource):
             ServiceUnavailable: none is configured and none runs here.
             ApiMisconfigured, UnknownSecret, NotASecretReference: the configured login is no good.
         """
-        import requests
-
         from de_resources.enrichment.circuit import circuit
 
         settings = Settings.from_environment()
-        address, token = self._login(settings)
+        address, token = address_and_token(
+            settings, SERVICE, self.url, self.token, misconfigured=ApiMisconfigured, hint=_HINT
+        )
         name = hashlib.sha256(address.encode()).hexdigest()[:16]
         breaker = circuit(
             settings.home / "circuits" / f"{name}.json",
@@ -114,25 +112,13 @@ class EnrichmentApi(dg.ConfigurableResource):
             rest_seconds=self.rest_seconds,
             lives=(_Busy, ApiRefuses, NonsenseAnswer),
         )
-        with requests.Session() as session:
-            session.trust_env = False  # neither a proxy nor a `.netrc` of this machine has a say
-            session.headers["Authorization"] = f"Bearer {token}"
+        with session_with(token) as session:
             yield EnrichmentConnection(self, address, session, breaker, sleep)
 
     @property
     def name(self) -> str:
         """How errors call it."""
         return SERVICE if self.url is None else "api"
-
-    def _login(self, settings: Settings) -> tuple[str, str]:
-        if self.url:
-            if not self.token:
-                raise ApiMisconfigured(self.url)
-            return self.url.rstrip("/"), Secrets.from_settings(settings).resolve(self.token)
-        endpoint = local_endpoint(settings, SERVICE)
-        if endpoint is None:
-            raise ServiceUnavailable(SERVICE, "this machine", _HINT)
-        return f"http://{endpoint.address}", endpoint.password.get_secret_value()
 
 
 class EnrichmentConnection:

@@ -12,13 +12,10 @@ networks of at most /24 (IPv6: /48) and no addresses. What was paid for survives
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import json
-import sqlite3
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -29,11 +26,13 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from de_resources.local.geo_service import GeoService
-from de_resources.local.loopback_app import OWN_NAMES_ONLY, serve
-from de_resources.secrets import Secrets
-from de_resources.settings import Settings
+from de_resources.local.loopback_app import OWN_NAMES_ONLY
+from de_resources.local.simulated_api import SimulatedApi, WrittenBehaviour, chance, serve_home
 
-BEHAVIOUR = "behaviour.json"
+_SCHEMA = """
+    CREATE TABLE IF NOT EXISTS requests (number INTEGER PRIMARY KEY, kind TEXT);
+    CREATE TABLE IF NOT EXISTS charged (number INTEGER PRIMARY KEY, value TEXT);
+"""
 COUNTRIES = ("AT", "BE", "BR", "CZ", "DE", "ES", "FR", "GB", "IN", "IT", "JP", "NL", "PL", "SE", "US")
 UNKNOWN = 0.05
 """Share of the networks of which it knows nothing."""
@@ -41,7 +40,7 @@ _FINEST = {4: 24, 6: 48}
 
 
 @dataclass(frozen=True)
-class GeoBehaviour:
+class GeoBehaviour(WrittenBehaviour):
     """How the service is disposed today."""
 
     seed: int = 7
@@ -64,44 +63,19 @@ class GeoBehaviour:
     nonsense: str = ""
     """`html`, `missing`, `twice`, `unasked`, `type`, `form`: answers that no one understands; paid for all the same."""
 
-    @classmethod
-    def of(cls, folder: Path) -> GeoBehaviour:
-        """As written down; what is not, is as usual."""
-        try:
-            said = json.loads((folder / BEHAVIOUR).read_text())
-        except FileNotFoundError:
-            return cls()
-        known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in said.items() if name in known})
-
-    def behave(self, folder: Path) -> None:
-        """Write it down, for the service whose folder it is."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fresh = folder / f"{BEHAVIOUR}.new"
-        fresh.write_text(json.dumps(asdict(self)))
-        fresh.replace(folder / BEHAVIOUR)
-
 
 def country_of(network: str) -> str | None:
     """What the service answers about a network, for ever; None: it does not know it."""
-    if _chance("known", network) < UNKNOWN:
+    if chance("known", network) < UNKNOWN:
         return None
-    return COUNTRIES[int(_chance("country", network) * len(COUNTRIES))]
+    return COUNTRIES[int(chance("country", network) * len(COUNTRIES))]
 
 
-class Geo:
+class Geo(SimulatedApi[GeoBehaviour]):
     """What was asked and paid for, and how it answers."""
 
     def __init__(self, folder: Path, token: str) -> None:
-        self._folder, self._token = folder, token
-        self._store = sqlite3.connect(folder / "account.db", isolation_level=None)
-        self._store.executescript(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
-            "CREATE TABLE IF NOT EXISTS requests (number INTEGER PRIMARY KEY, kind TEXT);"
-            "CREATE TABLE IF NOT EXISTS charged (number INTEGER PRIMARY KEY, value TEXT)"
-        )
-        self._read: tuple[int, GeoBehaviour] = (-1, GeoBehaviour())
-        self._left: dict[str, int] = {}
+        super().__init__(folder, token, GeoBehaviour, store="account.db", schema=_SCHEMA)
 
     async def quota(self, request: Request) -> Response:
         """What it still answers. Is not paid for."""
@@ -150,33 +124,13 @@ class Geo:
             return PlainTextResponse("out of order", 503, later)
         if self._counts_down("busy", today.busy):
             return PlainTextResponse("too many requests", 429, later)
-        if _chance(today.seed, number) < today.errors:
+        if chance(today.seed, number) < today.errors:
             return PlainTextResponse("something broke", 500)
         return None
 
     def _charged(self) -> int:
         (number,) = self._store.execute("SELECT count(*) FROM charged").fetchone()
         return int(number)
-
-    def _knows(self, request: Request) -> bool:
-        said = request.headers.get("authorization", "").encode()
-        return hmac.compare_digest(said, f"Bearer {self._token}".encode())
-
-    def _today(self) -> GeoBehaviour:
-        """As the file says; what counts down begins again with every change of it."""
-        try:
-            changed = (self._folder / BEHAVIOUR).stat().st_mtime_ns
-        except FileNotFoundError:
-            changed = 0
-        if changed != self._read[0]:
-            self._read, self._left = (changed, GeoBehaviour.of(self._folder)), {}
-        return self._read[1]
-
-    def _counts_down(self, what: str, number: int) -> bool:
-        left = self._left.setdefault(what, number)
-        if left > 0:
-            self._left[what] = left - 1
-        return left != 0
 
 
 def _is_network(value: object) -> bool:
@@ -185,12 +139,6 @@ def _is_network(value: object) -> bool:
     except ValueError:
         return False
     return "/" in str(value) and network.prefixlen <= _FINEST[network.version]
-
-
-def _chance(*seeds: object) -> float:
-    """Between 0 and 1, the same in every process."""
-    digest = hashlib.sha256(json.dumps(seeds).encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def _answer(values: Sequence[str], nonsense: str) -> Response:
@@ -223,9 +171,7 @@ def application(folder: Path, token: str) -> Starlette:
 
 def main(home: str, port: str) -> None:
     """Serve until asked to stop."""
-    settings = Settings.from_environment({"DE_HOME": home})
-    token = Secrets.from_settings(settings).generate(GeoService.secret)
-    serve(application(settings.home / GeoService.name, token), int(port))
+    serve_home(GeoService, application, home, port)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,11 @@ and that left a gap. What it has taken survives its death.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import json
-import sqlite3
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +25,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from de_resources.local.loopback_app import OWN_NAMES_ONLY, serve
+from de_resources.local.loopback_app import OWN_NAMES_ONLY
 from de_resources.local.partner_service import PartnerService
-from de_resources.secrets import Secrets
-from de_resources.settings import Settings
+from de_resources.local.simulated_api import SimulatedApi, WrittenBehaviour, chance, serve_home
 
-BEHAVIOUR = "behaviour.json"
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS arrivals (place INTEGER PRIMARY KEY, id TEXT, stream TEXT, key TEXT, sequence INTEGER,
         body TEXT, repeated INTEGER);
@@ -45,7 +40,7 @@ _SCHEMA = """
 
 
 @dataclass(frozen=True)
-class Behaviour:
+class Behaviour(WrittenBehaviour):
     """How the partner is disposed today."""
 
     seed: int = 7
@@ -66,34 +61,12 @@ class Behaviour:
     seconds_per_record: float = 0.0
     """How long it works on a record."""
 
-    @classmethod
-    def of(cls, folder: Path) -> Behaviour:
-        """As written down; what is not, is as usual."""
-        try:
-            said = json.loads((folder / BEHAVIOUR).read_text())
-        except FileNotFoundError:
-            return cls()
-        known = {field.name for field in fields(cls)}
-        today: dict[str, Any] = {name: value for name, value in said.items() if name in known}
-        return cls(**{**today, "refuses": tuple(today.get("refuses", ()))})
 
-    def behave(self, folder: Path) -> None:
-        """Write it down, for the partner whose folder it is."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fresh = folder / f"{BEHAVIOUR}.new"
-        fresh.write_text(json.dumps(asdict(self)))
-        fresh.replace(folder / BEHAVIOUR)
-
-
-class Partner:
+class Partner(SimulatedApi[Behaviour]):
     """What it has taken, and how it decides."""
 
     def __init__(self, folder: Path, token: str) -> None:
-        self._folder, self._token = folder, token
-        self._store = sqlite3.connect(folder / "taken.db", isolation_level=None)
-        self._store.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; {_SCHEMA}")
-        self._read: tuple[int, Behaviour] = (-1, Behaviour())
-        self._left: dict[str, int] = {}
+        super().__init__(folder, token, Behaviour, store="taken.db", schema=_SCHEMA)
         self._tokens, self._refilled = 0.0, time.monotonic()
 
     async def limits(self, request: Request) -> Response:
@@ -166,7 +139,7 @@ class Partner:
             return "refused", "not wanted here"
         count = "INSERT INTO attempts VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1 RETURNING number"
         (attempt,) = self._store.execute(count, (record["id"],)).fetchone()
-        if _chance(today.seed, record["key"], record["sequence"], attempt) < today.rejects:
+        if chance(today.seed, record["key"], record["sequence"], attempt) < today.rejects:
             return "rejected", "come back later"
         return "accepted", str(self._keep(record, repeated=False))
 
@@ -182,27 +155,8 @@ class Partner:
         insert = "INSERT INTO arrivals (id, stream, key, sequence, body, repeated) VALUES (?, ?, ?, ?, ?, ?)"
         return int(self._store.execute(insert, values).lastrowid or 0)
 
-    def _knows(self, request: Request) -> bool:
-        said = request.headers.get("authorization", "").encode()
-        return hmac.compare_digest(said, f"Bearer {self._token}".encode())
-
-    def _today(self) -> Behaviour:
-        """As the file says; what counts down begins again with every change of it."""
-        try:
-            changed = (self._folder / BEHAVIOUR).stat().st_mtime_ns
-        except FileNotFoundError:
-            changed = 0
-        if changed != self._read[0]:
-            self._read = changed, Behaviour.of(self._folder)
-            self._left = {}
-            self._tokens = self._read[1].per_second
-        return self._read[1]
-
-    def _counts_down(self, what: str, number: int) -> bool:
-        left = self._left.setdefault(what, number)
-        if left > 0:
-            self._left[what] = left - 1
-        return left != 0
+    def _begin(self, today: Behaviour) -> None:
+        self._tokens = today.per_second
 
     def _has_time(self, per_second: float) -> bool:
         """A bucket that fills as time goes by, and holds a second's requests."""
@@ -218,12 +172,6 @@ class Partner:
 def _compact(body: object) -> str:
     """As senders count its bytes."""
     return json.dumps(body, sort_keys=True, separators=(",", ":"))
-
-
-def _chance(*seeds: object) -> float:
-    """Between 0 and 1, the same in every process."""
-    digest = hashlib.sha256(json.dumps(seeds).encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def _answer(results: list[dict[str, str]], nonsense: str) -> Response:
@@ -266,9 +214,7 @@ def application(folder: Path, token: str) -> Starlette:
 
 def main(home: str, port: str) -> None:
     """Serve until asked to stop."""
-    settings = Settings.from_environment({"DE_HOME": home})
-    token = Secrets.from_settings(settings).generate(PartnerService.secret)
-    serve(application(settings.home / PartnerService.name, token), int(port))
+    serve_home(PartnerService, application, home, port)
 
 
 if __name__ == "__main__":

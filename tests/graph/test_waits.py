@@ -37,7 +37,9 @@ def valid(context: dg.AssetExecutionContext) -> None:
 
 
 @dg.asset(key=["silver", "shops"])
-def shops() -> None: ...
+def shops(context: dg.AssetExecutionContext) -> None:
+    if "breaks" in context.run.tags:
+        raise ValueError("the shop is closed")
 
 
 @dg.asset(key=["gold", "sales"], partitions_def=days, deps=[valid, shops], backfill_policy=ONE_RUN)
@@ -108,6 +110,10 @@ def test_what_has_no_partitions_and_was_never_computed_is_named(instance: dg.Dag
     run(instance, raw, keys=KEYS)
     run(instance, valid, adds_up, keys=KEYS)
     assert causes(instance) == [Cause("silver/shops", ("",), Reason.NOT_BROUGHT)]
+    failed = dg.materialize([shops], instance=instance, tags={"breaks": "1"}, raise_on_error=False)
+    for _ in range(21):  # other runs since then
+        run(instance, raw, keys=KEYS[:1])
+    assert causes(instance) == [Cause("silver/shops", ("",), Reason.FAILED, f"run {failed.run_id}")]
 
 
 def test_a_run_that_is_at_work_is_no_failure(instance: dg.DagsterInstance) -> None:

@@ -187,16 +187,7 @@ def test_what_waits_for_a_gate_asks_which_partitions_are_its_own() -> None:
             if not (node.is_partitioned and any(graph.get(each).is_partitioned for each in upstream)):
                 continue
             assert node.metadata.get(HELD) == LEFT_OUT, key
-            for op in _ops(node.assets_def.node_def):
+            for op in node.assets_def.node_def.iterate_op_defs():
                 tree = ast.parse(Path(inspect.getsourcefile(op.compute_fn.decorated_fn) or "").read_text())  # type: ignore[union-attr]
                 asked = {each.attr for each in ast.walk(tree) if isinstance(each, ast.Attribute)}
                 assert not asked & {"partition_keys", "partition_time_window", "partition_key_range"}, key
-
-
-def _ops(definition: dg.OpDefinition | dg.GraphDefinition) -> Iterator[dg.OpDefinition]:
-    """What runs: an asset that is a graph runs the ops of it."""
-    if isinstance(definition, dg.OpDefinition):
-        yield definition
-    else:
-        for node in definition.nodes:
-            yield from _ops(node.definition)

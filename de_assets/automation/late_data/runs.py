@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from de_resources.compat.checks import AssetCheckExecutionRecordStatus, AssetCheckPartitionInfo
 from de_resources.delta.log.changed_partitions import ChangedPartitions, PartitionChange
 from de_resources.delta.read_versions import version_read
 from de_resources.errors import PermanentError
+from de_resources.gates import passed
 from de_resources.late_data.state import Processed
 
 if TYPE_CHECKING:
@@ -184,9 +184,8 @@ class Runs:
         written = self.instance.get_latest_storage_id_by_partition(
             source, dg.DagsterEventType.ASSET_MATERIALIZATION, parts
         )
-        verdicts = self.instance.event_log_storage.get_asset_check_partition_info(gates, partition_keys=list(written))
-        passed = {(verdict.check_key, verdict.partition_key) for verdict in verdicts if _has_passed(verdict)}
-        return {key for key in written for gate in gates if (gate, key) not in passed}
+        good = passed(self.instance, gates, written)
+        return {key for key in written for gate in gates if (gate, key) not in good}
 
     def _exists(self, key: str) -> bool:
         return bool(self.consumer.partitions.has_partition_key(key))
@@ -208,8 +207,3 @@ def _in_progress(
 ) -> set[str]:
     status = instance.get_status_by_partition(asset, list(keys), partitions) or {}
     return {key for key in keys if status.get(key) == dg.AssetPartitionStatus.IN_PROGRESS}
-
-
-def _has_passed(verdict: AssetCheckPartitionInfo) -> bool:
-    succeeded = verdict.latest_execution_status == AssetCheckExecutionRecordStatus.SUCCEEDED
-    return succeeded and verdict.is_current
