@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
@@ -30,13 +32,16 @@ def visits_account(lake_root: str) -> Iterator[str]:
     for (hour, *_), count in rows["bronze/visits"].items():
         per_day[f"{hour:%Y-%m-%d}"] += count
     yield "Visits per day before deduplication: " + ", ".join(f"{d} {n:,}" for d, n in sorted(per_day.items()))
-    yield from _dead_letters(f"{lake_root}/bronze/visits_dead_letter")
+    yield from _dead_letters(f"{lake_root}/{_VISITS[1]}", {hour for hour, *_ in rows[_VISITS[1]]})
 
 
-def _dead_letters(uri: str) -> Iterator[str]:
-    if TableLog.open(uri) is None:
+def _dead_letters(uri: str, hours: Collection[datetime]) -> Iterator[str]:
+    """The reasons of the letters of these hours: a table may hold those of an earlier calendar too."""
+    if not hours:
         return
-    columns = DeltaTable(uri).to_pyarrow_table(columns=["reason", "source_file", "source_line"])
+    table = DeltaTable(uri).to_pyarrow_table(columns=["landing_hour", "reason", "source_file", "source_line"])
+    known = pa.array([hour.replace(tzinfo=UTC) for hour in hours], table.schema.field("landing_hour").type)
+    columns = table.filter(pc.is_in(table["landing_hour"], known))
     for entry in pc.value_counts(columns["reason"]).to_pylist():
         yield f"  dead letters, {entry['values']}: {entry['counts']:,}"
     for row in columns.filter(pc.is_valid(columns["source_line"])).slice(0, 5).to_pylist():
