@@ -13,6 +13,7 @@ from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.enrichment.api import EnrichmentApi
 from de_resources.kafka import KafkaBroker
 from de_resources.lake import Lake
+from de_resources.other_location import OtherLocation
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.weekly import WeeklyTables
 from de_resources.proxy.catalogue_view import CatalogueViewIOManager
@@ -50,6 +51,7 @@ def resources(settings: Settings | None = None, engine: SparkEngine | None = Non
         "database": database,
         "partner": BulkReceiver(),
         "geo": EnrichmentApi(),
+        "dashboards": OtherLocation(location="dashboards"),
         "weekly_tables": WeeklyTables(database=database, spark=engine),
         "staging_io_manager": ReplicaDeltaIOManager(**staging, job_version=__version__),
         "staging_lake": ReplicaLake(**staging),

@@ -14,7 +14,7 @@ from de_assets.automation.alerting.sensor import alerts
 from de_assets.automation.alerting.stray_hours import visits_outside_calendar
 from de_assets.automation.late_data.report import late_partitions
 from de_assets.automation.late_data.visits import late_days, late_hours, late_totals
-from de_assets.automation.maintenance import migrations, publication, restore, versions, weeks
+from de_assets.automation.maintenance import migrations, publication, readers, restore, versions, weeks
 from de_assets.automation.maintenance import nightly as maintenance
 from de_assets.automation.maintenance.recapture import capture_anew_job
 from de_assets.automation.openlineage import openlineage_events
@@ -24,7 +24,9 @@ from de_assets.automation.triggers.landing import visits_hour_landed
 from de_assets.automation.triggers.legacy_due import legacy_hours_due
 from de_assets.automation.triggers.legacy_hours import legacy_hours_grown
 from de_assets.automation.triggers.releases import feature_released, features_release, features_set_aside
+from de_assets.automation.triggers.waiting import waiting
 from de_assets.automation.triggers.watch import standing, watch
+from de_assets.catalogue import load_locations
 from de_assets.sources.capture import CAPTURES
 from de_resources.sensor_interval import sensor_seconds
 
@@ -50,6 +52,7 @@ sensors = [
     late_hours,
     late_days,
     late_totals,
+    waiting(load_locations),
     cascade,
     order.cascade_in_order,
     alerts,
@@ -70,7 +73,7 @@ def jobs(
     """The jobs that work on the tables of these assets, which these checks judge, and those that an event starts."""
     looked_at = offline_observer.offline_observer_job(assets, checks)
     tables = [
-        maintenance.maintenance_job(assets),
+        maintenance.maintenance_job(assets, then=[readers.launch_readers]),
         restore.restore_job(assets),
         looked_at,
         migrations.migration_job(assets),

@@ -9,14 +9,23 @@ from de_resources.retries import RETRY_TRANSIENT
 
 
 def job_of(
-    name: str, ops: Sequence[Callable[[], object]], *, description: str, patterns: Sequence[str] = ()
+    name: str,
+    ops: Sequence[Callable[[], object]],
+    *,
+    description: str,
+    patterns: Sequence[str] = (),
+    then: Sequence[dg.OpDefinition] = (),
 ) -> dg.JobDefinition:
-    """A job of ops that do not wait for each other, carrying these patterns of the catalogue."""
+    """A job of ops that do not wait for each other, carrying these patterns of the catalogue.
+
+    `then`: ops that begin when all of those have ended well; each has the input `done` of nothing, a fan-in.
+    """
 
     @dg.job(op_retry_policy=RETRY_TRANSIENT, name=name, tags=pattern_tags(*patterns), description=description)
     def job() -> None:
-        for op in ops:
-            op()
+        done = [op() for op in ops]
+        for op in then:
+            op(done=done)
 
     return job
 

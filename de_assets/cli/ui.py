@@ -16,6 +16,7 @@ from de_resources.errors import PermanentError
 from de_resources.local.ports import LOOPBACK, is_free
 from de_resources.local.processes import MARKER, marked, stop_all
 from de_resources.local.service import write_private
+from de_resources.other_location import UI
 from de_resources.settings import Settings
 
 READY_SECONDS = 180.0
@@ -89,7 +90,13 @@ def _dagster_dev(settings: Settings, workspace: Path, port: int) -> Iterator[sub
             [*command, "--log-level", "warning"],
             # Dagster warns at each start about a `dagster.yaml` in the working folder that is not the one in use.
             cwd=home,
-            env={"PYTHONWARNINGS": "ignore", **os.environ, **_absolute(settings), MARKER: str(_place(settings))},
+            env={
+                "PYTHONWARNINGS": "ignore",
+                **os.environ,
+                **_absolute(settings),
+                MARKER: str(_place(settings)),
+                UI: f"http://{LOOPBACK}:{port}",
+            },
             stdout=log,
             stderr=log,
             process_group=0,

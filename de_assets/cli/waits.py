@@ -33,10 +33,7 @@ def waits(
         asked = [partition] if partition else found.open(asset)[-_SHOWN:]
         for each in asked:
             for cause in found.causes(asset, each):
-                more = f" and {len(cause.keys) - _SHOWN:,} more" if len(cause.keys) > _SHOWN else ""
-                keys = f"{', '.join(cause.keys[:_SHOWN])}{more}"
-                why = f"{cause.reason}{f' ({cause.told})' if cause.told else ''}"
-                table.add_row(*map(escape, (each or "-", cause.asset, keys or "-", why)))
+                table.add_row(*map(escape, (each or "-", cause.asset, cause.shown() or "-", cause.why)))
     if not table.row_count:
         console.print(f"{escape(asset)}: nothing waits.", highlight=False)
         return

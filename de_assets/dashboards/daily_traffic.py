@@ -14,7 +14,7 @@ from pydantic import Field
 
 from de_assets.dashboards import gold
 from de_assets.dashboards.report import html_of, markdown_plot_of, markdown_table_of
-from de_assets.dashboards.traffic import CUBE_COLUMNS, SESSIONS_COLUMN, sessions_by_day, traffic_by_day
+from de_assets.dashboards.traffic import sessions_by_day, traffic_by_day
 from de_resources.lineage.record import read_columns
 from de_resources.page_link import page_link
 from de_resources.retries import RETRY_TRANSIENT
@@ -65,7 +65,7 @@ def daily_traffic(cube: pa.Table, sessions: pa.RecordBatchReader, reports: Repor
             "plot": dg.MetadataValue.md(markdown_plot_of(days)),
             "table": dg.MetadataValue.md(markdown_table_of(days)),
             "days": len(days),
-            **read_columns({gold.VISITS_CUBE_DAILY: CUBE_COLUMNS, gold.SESSIONS: [SESSIONS_COLUMN]}),
+            **read_columns({gold.VISITS_CUBE_DAILY: [*gold.CUBE_COLUMNS], gold.SESSIONS: [*gold.SESSIONS_COLUMNS]}),
             **({"newest_day": days[-1].day.isoformat()} if days else {}),
         }
     )

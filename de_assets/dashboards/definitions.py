@@ -17,10 +17,18 @@ news_from_gold = dg.AutomationConditionSensorDefinition(
     description="Redraws the dashboards when the other code location has written gold tables.",
 )
 
+redraw_dashboards = dg.define_asset_job(
+    "redraw_dashboards",
+    selection=dg.AssetSelection.assets(daily_traffic),
+    tags={"pattern/isolated_sequencer": ""},
+    description="Draws the dashboards from gold as it is now. Other teams launch it when they have changed how gold is stored.",
+)
+
 defs = linked(
     dg.Definitions(
         assets=[*gold.tables, daily_traffic],
         sensors=[news_from_gold],
+        jobs=[redraw_dashboards],
         resources={
             gold.READER: gold.GoldReader(root_uri=Settings.from_environment().lake_root, storage_options=LocalConfig()),
             "reports": ReportFolder(),

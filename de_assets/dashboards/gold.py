@@ -12,6 +12,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from de_resources.compat.io_manager import CustomDbIOManager
 from de_resources.errors import PermanentError
+from de_resources.lineage.needs import needs
 
 if TYPE_CHECKING:
     from de_resources.compat.graph import BuiltinAutomationCondition
@@ -22,11 +23,15 @@ SESSIONS = dg.AssetKey(["gold", "sessions"])
 READER = "gold"
 """Key of the IO manager that reads the tables."""
 
+CUBE_COLUMNS = {"event_date": "date", "grouping": "int", "visits": "bigint", "users": "bigint", "bot_visits": "bigint"}
+SESSIONS_COLUMNS = {"event_date": "date"}
+"""What is read of the two tables, and nothing else of them: producers are told who reads a column."""
+
 tables = [
-    dg.AssetSpec(key, description="Produced by another code location; read here as a whole.").with_io_manager_key(
-        READER
-    )
-    for key in (VISITS_CUBE_DAILY, SESSIONS)
+    dg.AssetSpec(
+        key, description="Produced by another code location; read here as a whole.", metadata=needs(columns)
+    ).with_io_manager_key(READER)
+    for key, columns in ((VISITS_CUBE_DAILY, CUBE_COLUMNS), (SESSIONS, SESSIONS_COLUMNS))
 ]
 
 

@@ -10,9 +10,8 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.compute as pc
 
-CUBE_COLUMNS = ("event_date", "grouping", "visits", "users", "bot_visits")
-SESSIONS_COLUMN = "event_date"
-"""What is read of the two tables, and nothing else of them: producers are told who reads a column."""
+from de_assets.dashboards.gold import CUBE_COLUMNS
+
 GRAND_TOTAL = 7
 """`grouping` of the cube's row in which every dimension is summed up."""
 
@@ -50,6 +49,6 @@ def sessions_by_day(batches: Iterable[pa.RecordBatch]) -> Counter[date]:
     """Number of sessions per day, one batch in memory at a time."""
     counts: Counter[date] = Counter()
     for batch in batches:
-        for entry in pc.value_counts(batch.column(SESSIONS_COLUMN)).to_pylist():
+        for entry in pc.value_counts(batch.column("event_date")).to_pylist():
             counts[entry["values"]] += entry["counts"]
     return counts

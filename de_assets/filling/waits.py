@@ -42,6 +42,16 @@ class Cause:
     reason: Reason
     told: str = ""
 
+    @property
+    def why(self) -> str:
+        """The reason, with the run or the checks."""
+        return f"{self.reason} ({self.told})" if self.told else str(self.reason)
+
+    def shown(self, most: int = 5) -> str:
+        """The partitions, or the first of them and how many more there are."""
+        more = f" and {len(self.keys) - most:,} more" if len(self.keys) > most else ""
+        return f"{', '.join(self.keys[:most])}{more}"
+
 
 class NoSuchAsset(PermanentError):
     """An asset that no code location computes."""
@@ -70,6 +80,17 @@ class Waits:
         self._known: dict[dg.AssetKey, Mapping[str, int]] = {}
         self._units = {key: unit for unit in units(locations) for key in unit.assets}
 
+    def fan_ins(self) -> list[str]:
+        """The assets of which a partition reads several of another asset's, upstream first."""
+        return [key.to_user_string() for key, unit in self._units.items() if self._gathers(unit, key)]
+
+    def _gathers(self, unit: Unit, key: dg.AssetKey) -> bool:
+        newest = unit.partitions.get_last_partition_key() if unit.partitions else None
+        parents = unit.location.resolve_asset_graph().get(key).parent_keys & unit.parents & self._units.keys()
+        return newest is not None and any(
+            self._units[parent].partitions and len(self._read(unit, key, parent, {newest})) > 1 for parent in parents
+        )
+
     def open(self, asset: str) -> list[str]:
         """The partitions whose time is over and that are not there, in order. Raises `NoSuchAsset`."""
         unit, key = self._unit(asset)
@@ -86,7 +107,7 @@ class Waits:
             raise NoSuchPartition(asset, partition, known[-1] if known else None)
         if partition in self._there(key):
             return list(self._not_passed(unit, key, {partition}))
-        found = list(dict.fromkeys(self._above(unit, key, {partition}, set())))
+        found = _merged(self._above(unit, key, {partition}, set()))
         return found or list(self._tried(key, {partition})) or [Cause(asset, (partition,), Reason.READY)]
 
     def _unit(self, asset: str) -> tuple[Unit, dg.AssetKey]:
@@ -173,3 +194,11 @@ class Waits:
         below = unit.partitions.empty_subset().with_partition_keys(keys)
         found = mapping.get_upstream_mapped_partitions_result_for_partitions(below, unit.partitions, above)
         return cast("Sequence[str]", list(found.partitions_subset.get_partition_keys()))
+
+
+def _merged(causes: Iterable[Cause]) -> list[Cause]:
+    """What has the same reason is one cause, where the first of them stood; no partition is named twice."""
+    keys: dict[tuple[str, Reason, str], dict[str, None]] = {}
+    for cause in causes:
+        keys.setdefault((cause.asset, cause.reason, cause.told), {}).update(dict.fromkeys(cause.keys))
+    return [Cause(asset, tuple(found), reason, told) for (asset, reason, told), found in keys.items()]

@@ -21,6 +21,7 @@ from de_assets.dashboards.definitions import defs
 from de_assets.dashboards.gold import GoldMissing, GoldReader
 from de_assets.dashboards.report import html_of, markdown_table_of
 from de_assets.dashboards.traffic import Day
+from de_resources.lineage.needs import broken_needs, needs
 
 PROJECT = Path(__file__).resolve().parents[2]
 TENTH, ELEVENTH = dt.date(2024, 10, 10), dt.date(2024, 10, 11)
@@ -156,12 +157,56 @@ def test_location_loads_and_runs_while_the_other_is_broken(lake: Path, tmp_path:
     assert (tmp_path / "home" / "dashboards" / "daily_traffic.html").exists()
 
 
-def test_location_has_no_keys_of_its_own_for_gold() -> None:
-    """The external tables are the ones that the first location makes: a renamed table would leave this one waiting."""
+@pytest.mark.pattern("isolated_sequencer")
+def test_what_the_dashboards_need_is_produced() -> None:
+    """Who renames a gold table or a column of it breaks this test, whose message names the reader."""
     from de_assets.definitions import defs as first
 
-    produced = first.resolve_asset_graph().materializable_asset_keys
-    assert {gold.VISITS_CUBE_DAILY, gold.SESSIONS} <= produced, "`dashboards/daily_traffic` reads these tables"
+    assert broken_needs({"de_assets": first, "dashboards": defs}) == []
+    alone = broken_needs({"dashboards": defs})
+    assert [sentence.split(",")[0] for sentence in alone] == [
+        "`dashboards/daily_traffic` of the location `dashboards` needs `gold/sessions`",
+        "`dashboards/daily_traffic` of the location `dashboards` needs `gold/visits_cube_daily`",
+    ]
+
+
+def producer(key: str, **columns: str) -> dg.Definitions:
+    schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
+
+    @dg.asset(key=key.split("/"), metadata={"dagster/column_schema": schema})
+    def table() -> None: ...
+
+    return dg.Definitions([table])
+
+
+@pytest.mark.pattern("isolated_sequencer")
+@pytest.mark.parametrize(
+    ("produced", "said"),
+    [
+        (producer("gold/sales", day="date", sold="bigint", more="string"), None),
+        (
+            producer("gold/sales_daily", day="date", sold="bigint"),
+            "needs `gold/sales`, which no location produces: is it",
+        ),
+        (
+            producer("gold/sales", day="date", amount="bigint"),
+            "needs the column `sold` of `gold/sales`, which has day, amount",
+        ),
+        (producer("gold/sales", day="date", sold="string"), "needs `gold/sales.sold` as bigint, and it is string."),
+        (dg.Definitions(), "needs `gold/sales`, which no location produces."),
+    ],
+    ids=["met", "renamed table", "renamed column", "other type", "nobody"],
+)
+def test_need_that_is_not_met_names_the_reader(produced: dg.Definitions, said: str | None) -> None:
+    sales = dg.AssetSpec(["gold", "sales"], metadata=needs({"day": "date", "sold": "bigint"}))
+    outside = dg.AssetSpec(["source", "drop"])
+
+    @dg.asset(deps=[sales, outside])
+    def chart() -> None: ...
+
+    found = broken_needs({"ours": produced, "theirs": dg.Definitions([sales, outside, chart])})
+    assert bool(found) == bool(said)
+    assert all(each.startswith(f"`chart` of the location `theirs` {said}") for each in found), found
 
 
 def parsed(svg: str) -> ElementTree.Element:

@@ -9,6 +9,7 @@ import pytest
 from instances import silent_instance
 from typer.testing import CliRunner
 
+from de_assets.automation.triggers.waiting import UNCHANGED, held, waiting
 from de_assets.cli.application import application
 from de_assets.filling.waits import Cause, NoSuchAsset, NoSuchPartition, Reason, Waits
 from de_checks.factory import CheckRun, check_per_key
@@ -137,6 +138,77 @@ def test_a_partition_that_is_there_and_did_not_pass_says_so_itself(instance: dg.
         Cause("silver/sales", (KEYS[5],), Reason.NOT_PASSED, "`adds_up`")
     ]
     assert causes(instance, "silver/sales", KEYS[6]) == []
+
+
+class Looks:
+    """The sensor, tick after tick, and what its ticks have told."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self._instance, self._sensor, self._cursor = instance, waiting(lambda: [DEFS]), None
+
+    def look(self) -> list[tuple[str, str, int]] | None:
+        """Asset, partition and number of missing ones; None: the tick was passed over."""
+        with dg.build_sensor_context(self._instance, self._cursor) as context:
+            result = self._sensor.evaluate_tick(context)
+        if result.skip_message == UNCHANGED:
+            return None
+        self._cursor = result.cursor
+        for event in result.asset_events:
+            self._instance.report_runless_asset_event(event)
+        return [
+            (event.asset_key.to_user_string(), str(event.partition), int(str(event.metadata["waits/missing"].value)))
+            for event in result.asset_events
+        ]
+
+
+def test_a_day_says_on_its_page_which_hours_it_waits_for_once_until_that_changes(instance: dg.DagsterInstance) -> None:
+    dg.materialize([shops], instance=instance)
+    run(instance, raw, keys=KEYS)
+    run(instance, valid, adds_up, keys=KEYS, wrong=KEYS[11])
+    looks, second = Looks(instance), ("gold/sales", "2026-01-06", 24)
+    assert looks.look() == [], "what may pass by itself is not told at the first look"
+    assert looks.look() == [("gold/sales", DAY, 1), second]
+    assert looks.look() == []
+    assert looks.look() is None, "nothing has happened"
+    (told,) = instance.fetch_observations(dg.AssetRecordsFilter(per_day.key, asset_partitions=[DAY]), limit=5).records
+    assert told.asset_observation is not None
+    assert told.asset_observation.description == (
+        f"Waits for silver/sales {KEYS[11]}: a blocking check has not passed on what is there (`adds_up`)"
+    )
+
+    # It fails now, which is another reason; then it is mended.
+    broken = run(instance, raw, keys=KEYS[20:21], breaks="1")
+    assert (looks.look(), looks.look()) == ([], None), f"bronze is there still, so that {broken} holds nothing"
+    run(instance, valid, adds_up, keys=KEYS[11:13], wrong=f"{KEYS[11]} {KEYS[12]}")
+    assert (looks.look(), looks.look()) == ([], [("gold/sales", DAY, 2)])
+    run(instance, valid, adds_up, keys=KEYS[11:13])
+    assert (looks.look(), looks.look()) == ([], None), "the day is ready, and that is no wait"
+
+
+def test_only_what_gathers_several_partitions_waits_for_some(instance: dg.DagsterInstance) -> None:
+    assert Waits(instance, [DEFS]).fan_ins() == ["gold/sales"]
+
+
+def test_a_year_of_open_days_tells_the_newest(instance: dg.DagsterInstance) -> None:
+    year = dg.DailyPartitionsDefinition("2025-01-01", end_date="2026-01-01")
+
+    @dg.asset(
+        key=["silver", "year"],
+        partitions_def=dg.HourlyPartitionsDefinition("2025-01-01-00:00", end_date="2026-01-01-00:00"),
+    )
+    def of_hours() -> None: ...
+
+    @dg.asset(key=["gold", "year"], partitions_def=year, deps=[of_hours])
+    def of_days() -> None: ...
+
+    found = list(held(Waits(instance, [dg.Definitions([of_hours, of_days])])))
+    assert [key for _, key, _ in found] == [f"2025-12-{day}" for day in range(25, 32)]
+    assert [[len(cause.keys) for cause in causes] for _, _, causes in found] == [[24]] * 7
+
+
+def test_hours_that_wait_for_the_same_are_one_cause(instance: dg.DagsterInstance) -> None:
+    dg.materialize([shops], instance=instance)
+    assert causes(instance) == [Cause("bronze/sales", tuple(KEYS), Reason.NOT_BROUGHT)]
 
 
 def test_names_that_do_not_exist_are_refused(instance: dg.DagsterInstance) -> None:

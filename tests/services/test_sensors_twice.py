@@ -32,6 +32,8 @@ from de_resources.postgres import PostgresDatabase
 pytestmark = pytest.mark.services
 
 SENSORS = [(location, sensor) for location in (defs, dashboards) for sensor in location.sensors or []]
+LOOKS = {"waiting_partitions": 2}
+"""Looks until it tells: what two in a row have found."""
 HAVE_NEWS = {"visits_hour_landed", "legacy_hours_due", "feature_released", "cascade"}
 """Who finds something in this world: where nobody does, two silent ticks prove nothing."""
 
@@ -113,7 +115,7 @@ def test_what_was_asked_for_once_is_not_asked_for_again(
     world: dg.DagsterInstance, location: dg.Definitions, sensor: dg.SensorDefinition
 ) -> None:
     daemon = Daemon(location, sensor, world)
-    first = daemon.tick()
+    first = [event for _ in range(LOOKS.get(sensor.name, 1)) for event in daemon.tick()]
     assert bool(first) or sensor.name not in HAVE_NEWS
     seen = daemon.cursor
     assert [daemon.tick(), daemon.tick()] == [[], []]

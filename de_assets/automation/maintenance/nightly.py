@@ -73,9 +73,11 @@ class MaintenanceOutcome:
 
 
 def maintenance_job(
-    assets: Sequence[dg.AssetsDefinition | dg.AssetSpec], clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    assets: Sequence[dg.AssetsDefinition | dg.AssetSpec],
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    then: Sequence[dg.OpDefinition] = (),
 ) -> dg.JobDefinition:
-    """The job over the Delta tables among `assets`. `clock` says how old deleted rows are."""
+    """The job over the Delta tables among `assets`. `clock` says how old deleted rows are; `then` runs when all is done."""
     tables = LakeTables.of(assets)
 
     @dg.op(out=dg.Out(dg.Nothing), description="Compacts and vacuums the tables one after another.")
@@ -103,6 +105,7 @@ def maintenance_job(
     return job_of(
         JOB,
         [maintain_tables, retain_versions],
+        then=then,
         description="Compacts and vacuums the lake's tables, and removes versions that nobody can go back to.",
         patterns=["compactor", "proxy"],
     )

@@ -44,6 +44,7 @@ KNOWN: Mapping[str, VariableRule] = {
     "DE_POSTGRES_DATABASE": VariableRule(re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}").fullmatch, "a database's name"),
     "DE_IVY_SETTINGS": VariableRule(lambda v: Path(v).is_file(), "an existing file"),
     "DE_SENSOR_SECONDS": VariableRule(is_interval, "a whole number of seconds, 1 or more"),
+    "DE_UI": VariableRule(re.compile(r"https?://[^/\s]+(/\S*)?").fullmatch, "the UI's address"),
     "DE_VISITS_READINESS": VariableRule(get_args(Readiness).__contains__, "one of " + ", ".join(get_args(Readiness))),
     "DE_ALERT_WEBHOOK": VariableRule(re.compile(r"secret://[a-z][a-z0-9_]*").fullmatch, "secret://name of an address"),
     "DE_ALERT_LOGIN": VariableRule(re.compile(r"[^:]+:secret://[a-z][a-z0-9_]*").fullmatch, "user:secret://name"),

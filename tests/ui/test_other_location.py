@@ -1,0 +1,75 @@
+"""Our job launches theirs through the real webserver; each location goes on while the other is broken, and after a reload."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from two_locations import BROKEN, OURS, THEIRS, Locations
+
+pytestmark = [pytest.mark.ui, pytest.mark.pattern("isolated_sequencer")]
+
+MAINTENANCE, REDRAW = "maintenance", "redraw_dashboards"
+DAY = dt.date(2024, 10, 10)
+
+
+@pytest.fixture(scope="module")
+def locations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locations]:
+    root = tmp_path_factory.mktemp("locations")
+    numbers = {
+        name: pa.array([number], pa.int64()) for name, number in {"visits": 120, "users": 30, "bot_visits": 5}.items()
+    }
+    cube = pa.table({"event_date": [DAY], "grouping": pa.array([7], pa.int32()), **numbers})
+    write_deltalake(str(root / "lake" / "gold" / "visits_cube_daily"), cube, partition_by=["event_date"])
+    write_deltalake(
+        str(root / "lake" / "gold" / "sessions"),
+        pa.table({"session_id": ["a"], "event_date": [DAY]}),
+        partition_by=["event_date"],
+    )
+    locations = Locations.served(root)
+    yield locations
+    locations.web.process.stop()
+
+
+def page(locations: Locations) -> Path:
+    return locations.root / "dashboards" / "daily_traffic.html"
+
+
+def test_our_job_launches_theirs_when_all_of_it_is_done(locations: Locations) -> None:
+    ours = locations.launch("ours", MAINTENANCE)
+    assert ours.is_success, locations.error(ours)
+    (theirs,) = locations.runs(REDRAW)
+    assert theirs.tags["launched_by/run"] == ours.run_id
+    assert locations.ended(theirs.run_id).is_success
+    assert "<td>120</td>" in page(locations).read_text()
+
+
+def test_their_location_is_broken_and_ours_goes_on(locations: Locations) -> None:
+    before = len(locations.runs(REDRAW))
+    assert locations.code("dashboards", BROKEN) == "PythonError"
+    ours = locations.launch("ours", MAINTENANCE)
+    done = {"maintain_tables": "success", "retain_versions": "success"}
+    assert locations.steps(ours) == {**done, "launch_readers": "failure"}
+    assert "`redraw_dashboards` of the code location `dashboards` was not launched" in locations.error(ours)
+    assert len(locations.runs(REDRAW)) == before
+
+    assert locations.code("dashboards", THEIRS) == "RepositoryLocation"
+    again = locations.again(ours)
+    assert locations.steps(again) == {"launch_readers": "success"}, "what was done stays done"
+    theirs, *earlier = locations.runs(REDRAW)
+    assert len(earlier) == before
+    assert locations.ended(theirs.run_id).is_success
+
+
+def test_our_location_is_broken_and_theirs_goes_on(locations: Locations) -> None:
+    page(locations).unlink(missing_ok=True)
+    assert locations.code("ours", BROKEN) == "PythonError"
+    try:
+        assert locations.launch("dashboards", REDRAW).is_success
+        assert page(locations).exists()
+    finally:
+        assert locations.code("ours", OURS) == "RepositoryLocation"

@@ -1,0 +1,117 @@
+"""Two code locations as files that a test can break: maintenance of no table at all, and the dashboards as they are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from web_ui import DagsterProcess, WebUI, free_port, until
+
+INSTANCE = """
+telemetry: {enabled: false}
+run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}
+run_launcher: {module: de_resources.launcher, class: ForkingRunLauncher}
+compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}
+"""
+WORKSPACE = """
+load_from:
+  - python_file: {relative_path: ours.py, location_name: ours}
+  - python_file: {relative_path: theirs.py, location_name: dashboards}
+"""
+OURS = """
+import dagster as dg
+from de_assets.automation.maintenance.nightly import maintenance_job
+from de_assets.automation.maintenance.readers import launch_readers
+from de_assets.resources import resources
+
+defs = dg.Definitions(jobs=[maintenance_job([], then=[launch_readers])], resources=resources())
+"""
+THEIRS = "from de_assets.dashboards.definitions import defs"
+BROKEN = "raise ImportError('a package is missing')"
+SECONDS = 120.0
+
+LAUNCH = """mutation Launch($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
+    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+AGAIN = """mutation Again($params: ReexecutionParams!) { launchPipelineReexecution(reexecutionParams: $params) {
+    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+RELOAD = """mutation Reload($name: String!) { reloadRepositoryLocation(repositoryLocationName: $name) {
+    __typename ... on WorkspaceLocationEntry { locationOrLoadError { __typename } } } }"""
+
+
+@dataclass
+class Locations:
+    """A home whose webserver serves both, its runs launched at once."""
+
+    root: Path
+    web: WebUI
+
+    @staticmethod
+    def environment(root: Path, port: int) -> dict[str, str]:
+        places = {"DE_HOME": root, "DAGSTER_HOME": root / "dagster", "LAKE_ROOT": root / "lake"}
+        named = {name: str(place) for name, place in places.items()}
+        return {**os.environ, **named, "DE_UI": f"http://127.0.0.1:{port}"}
+
+    @classmethod
+    def served(cls, root: Path) -> Locations:
+        """Start the webserver; `web.process` is to be stopped."""
+        (root / "dagster").mkdir()
+        for name, text in {"dagster/dagster.yaml": INSTANCE, "workspace.yaml": WORKSPACE}.items():
+            (root / name).write_text(text)
+        (root / "ours.py").write_text(OURS)
+        (root / "theirs.py").write_text(THEIRS)
+        port = free_port()
+        arguments = ["dagster_webserver", "-w", str(root / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(port)]
+        web = WebUI(port, DagsterProcess(arguments, cls.environment(root, port)))
+        until(web.answers, SECONDS, web.process.output)
+        return cls(root, web)
+
+    def code(self, location: str, text: str) -> str:
+        """Deploy another code to a location, as the button Reload does; how it loads."""
+        (self.root / f"{'theirs' if location == 'dashboards' else location}.py").write_text(text)
+        entry = self.web.ask(RELOAD, name=location)["reloadRepositoryLocation"]
+        how: str = entry["locationOrLoadError"]["__typename"]
+        return how
+
+    def launch(self, location: str, job: str) -> dg.DagsterRun:
+        """The run, once it has ended."""
+        names = {"repositoryLocationName": location, "repositoryName": "__repository__", "pipelineName": job}
+        return self._ended(self.web.ask(LAUNCH, params={"selector": names, "mode": "default", "runConfigData": {}}))
+
+    def again(self, run: dg.DagsterRun) -> dg.DagsterRun:
+        """Its re-execution from failure, as the UI's button asks for it."""
+        return self._ended(self.web.ask(AGAIN, params={"parentRunId": run.run_id, "strategy": "FROM_FAILURE"}))
+
+    def runs(self, job: str) -> list[dg.DagsterRun]:
+        with dg.DagsterInstance.from_config(str(self.root / "dagster")) as instance:
+            return list(instance.get_runs(dg.RunsFilter(job_name=job)))
+
+    def steps(self, run: dg.DagsterRun) -> dict[str, str]:
+        """How each step of a run ended."""
+        kinds = {dg.DagsterEventType.STEP_SUCCESS: "success", dg.DagsterEventType.STEP_FAILURE: "failure"}
+        with dg.DagsterInstance.from_config(str(self.root / "dagster")) as instance:
+            events = [each.dagster_event for each in instance.all_logs(run.run_id, of_type={*kinds})]
+        return {str(each.step_key): kinds[each.event_type] for each in events if each}
+
+    def error(self, run: dg.DagsterRun) -> str:
+        with dg.DagsterInstance.from_config(str(self.root / "dagster")) as instance:
+            (event,) = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+        return event.dagster_event.step_failure_data.error.to_string() if event.dagster_event else ""
+
+    def ended(self, run_id: str) -> dg.DagsterRun:
+        with dg.DagsterInstance.from_config(str(self.root / "dagster")) as instance:
+
+            def run() -> dg.DagsterRun:
+                found = instance.get_run_by_id(run_id)
+                assert found is not None
+                return found
+
+            until(lambda: run().is_finished, SECONDS, self.web.process.output)
+            return run()
+
+    def _ended(self, answer: dict[str, Any]) -> dg.DagsterRun:
+        (launched,) = answer.values()
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        return self.ended(launched["run"]["runId"])
