@@ -22,6 +22,7 @@ weekly = CALENDAR.weekly
 hours_of_day = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
 # The same holds for a week: its first days may lie before the log, and its last ones in the future.
 hours_of_week = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
+days_of_week = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
 
 # What was carried over from the day before; the first day has none before it.
 day_before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)

@@ -40,6 +40,7 @@ FROM_NOWHERE = {
     "gold/users_by_country": {"source_version", "users"},  # of the table's log; rows that are counted
     "silver/visits_live_state": {"entry"},  # which kind of row it is
     "gold/visits_cube_daily": {"grouping", "visits"},  # rows that are counted
+    "gold/visitor_sketches_daily": {"grouping"},
     "gold/referral_stats": {"visits", "late_visits"},
     # Of the instance: which hours are there; and rows that are counted.
     "gold/daily_report": {

@@ -41,6 +41,91 @@ class VisitsCubeDaily(ContractModel):
         }
 
 
+class VisitorSketchesDaily(ContractModel):
+    """The visitors of one day by country, device type and referral, with all subtotals, as sketches that can be merged.
+
+    Grain and `grouping`: as in `gold.visits_cube_daily`. Partition: the day of the event.
+    """
+
+    event_date: T.DateType = pa.Field(nullable=False, description="Day of the events (UTC)")
+    grouping: T.IntegerType = pa.Field(
+        nullable=False,
+        in_range={"min_value": 0, "max_value": 7},
+        description="Bit mask of the dimensions that are summed up",
+    )
+    country: T.StringType = pa.Field(nullable=True, description="Country; null: summed up, or unknown")
+    device_type: T.StringType = pa.Field(nullable=True, description="Kind of device; null: summed up, or unknown")
+    referral: T.StringType = pa.Field(nullable=True, description="Where visits came from; null: summed up, or directly")
+    visitors: T.BinaryType = pa.Field(
+        nullable=False,
+        description="HLL sketch (Apache DataSketches, lgK 12) of hashed pseudonyms: merge with `hll_union_agg`",
+        # Of few visitors a sketch keeps the hashes themselves: whoever has a pseudonym can ask whether it is in it.
+        metadata={"personal": True},
+    )
+
+    class Config:
+        """Read by the weekly cube; not meant for people."""
+
+        name = "gold.visitor_sketches_daily"
+        metadata = {
+            "owner": OWNER,
+            "key": ["event_date", "grouping", "country", "device_type", "referral"],
+            "partitioned_by": ["event_date"],
+        }
+
+
+class VisitsCubeWeekly(ContractModel):
+    """Traffic of one ISO week by country, device type and referral, with all subtotals.
+
+    Grain: one week and combination of dimensions, where `grouping` is that of `gold.visits_cube_daily`. Partition: the week.
+    """
+
+    week_start: T.DateType = pa.Field(nullable=False, description="Monday of the ISO week (UTC)")
+    grouping: T.IntegerType = pa.Field(
+        nullable=False,
+        in_range={"min_value": 0, "max_value": 7},
+        description="Bit mask of the dimensions that are summed up",
+    )
+    country: T.StringType = pa.Field(nullable=True, description="Country; null: summed up, or unknown")
+    device_type: T.StringType = pa.Field(nullable=True, description="Kind of device; null: summed up, or unknown")
+    referral: T.StringType = pa.Field(nullable=True, description="Where visits came from; null: summed up, or directly")
+    days: T.IntegerType = pa.Field(
+        nullable=False,
+        in_range={"min_value": 1, "max_value": 7},
+        description="Days of the week that have such visits; of grouping 7, all that are counted",
+    )
+    visits: T.LongType = pa.Field(nullable=False, gt=0, description="Number of page views")
+    bot_visits: T.LongType = pa.Field(nullable=False, ge=0, description="Page views by known robots")
+    bot_share: T.DoubleType = pa.Field(
+        nullable=False,
+        in_range={"min_value": 0, "max_value": 1},
+        description="Share of page views by known robots, of all of the week: no mean of the days' shares",
+    )
+    users_estimate: T.LongType = pa.Field(
+        nullable=True, gt=0, description="About how many distinct visitors; null: a day of the week has no sketch"
+    )
+    users_relative_error: T.DoubleType = pa.Field(
+        nullable=True,
+        ge=0,
+        description="Relative standard error of that: two of three are within one, nearly all within three",
+    )
+
+    class Config:
+        """Counts are the sums of the days; distinct visitors are not."""
+
+        name = "gold.visits_cube_weekly"
+        metadata = {
+            "owner": OWNER,
+            "key": ["week_start", "grouping", "country", "device_type", "referral"],
+            "partitioned_by": ["week_start"],
+            "rules": {
+                "users_within_visits": "users_estimate IS NULL OR users_estimate <= visits",
+                "bots_within_visits": "bot_visits <= visits",
+                "error_of_estimate": "(users_estimate IS NULL) = (users_relative_error IS NULL)",
+            },
+        }
+
+
 class TrafficLive(ContractModel):
     """Traffic of the hours of today, each from when it was over and was found right; late visits included.
 

@@ -12,11 +12,15 @@ from de_assets.gold import (
     users_by_country,
     users_latest,
     users_snapshot,
+    visitor_sketches_daily,
     visits_cube_daily,
+    visits_cube_weekly,
 )
 
 assets = [
     visits_cube_daily.visits_cube_daily,
+    visitor_sketches_daily.visitor_sketches_daily,
+    visits_cube_weekly.visits_cube_weekly,
     referral_stats.referral_stats,
     sessions_pending.sessions_pending,
     sessions.sessions,
@@ -31,6 +35,8 @@ assets = [
 ]
 checks = [
     *visits_cube_daily.checks,
+    *visitor_sketches_daily.checks,
+    *visits_cube_weekly.checks,
     *referral_stats.checks,
     *sessions_pending.checks,
     *sessions.checks,

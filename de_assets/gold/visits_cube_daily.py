@@ -26,6 +26,13 @@ from de_resources.retries import RETRY_TRANSIENT
 
 DIMENSIONS = ("country", "device_type", "referral")
 VISITS = "silver.visits_enriched"
+# Of a dimension whose bit is set, every value counts.
+CUBE_LINEAGE = " AND ".join(
+    [
+        "to_date(s.event_time) = o.event_date",
+        *(f"(o.grouping & {1 << bit} <> 0 OR s.{d} <=> o.{d})" for bit, d in enumerate(reversed(DIMENSIONS))),
+    ]
+)
 
 AUDITS = [
     InputRows(table=VISITS, at_least=0, ratio=(0.2, 5.0), reaction="annotate"),
@@ -46,18 +53,7 @@ AUDITS = [
         partition="event_date",
         writer="de_resources.delta.publish:AuditedPublish",
         audits=f"{__name__}:AUDITS",
-        # Of a dimension whose bit is set, every value counts.
-        row_lineage={
-            "silver/visits_enriched": " AND ".join(
-                [
-                    "to_date(s.event_time) = o.event_date",
-                    *(
-                        f"(o.grouping & {1 << bit} <> 0 OR s.{d} <=> o.{d})"
-                        for bit, d in enumerate(reversed(DIMENSIONS))
-                    ),
-                ]
-            )
-        },
+        row_lineage={"silver/visits_enriched": CUBE_LINEAGE},
         # An audit judges what is staged: a row that breaks a rule is there to be looked at, and readers do not see it.
         constraints=False,
     ),

@@ -36,7 +36,13 @@ FIRST_DAY, SECOND_DAY = f"{CALENDAR.start:%Y-%m-%d}", f"{MIDNIGHT:%Y-%m-%d}"
 ROWS = {key: 3 + n for n, key in enumerate(KEYS)}
 """Visits that land in each hour: other numbers, so that no hour is taken for another one."""
 BY_HOUR = ["bronze/visits", "silver/visits", "silver/visits_enriched", "staging/visits"]
-BY_DAY = ["gold/sessions_pending", "gold/sessions", "gold/visits_cube_daily", "gold/referral_stats"]
+BY_DAY = [
+    "gold/sessions_pending",
+    "gold/sessions",
+    "gold/visits_cube_daily",
+    "gold/visitor_sketches_daily",
+    "gold/referral_stats",
+]
 BY_DAY += ["gold/daily_report", "serving/visits_csv", "serving/visits_export", "serving/page_counts"]
 
 

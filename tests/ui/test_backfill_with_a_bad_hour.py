@@ -33,7 +33,13 @@ BY_HOUR = [
     "silver/visits",
     "silver/visits_enriched",
 ]
-BY_DAY = ["gold/sessions_pending", "gold/sessions", "gold/visits_cube_daily", "gold/user_activity"]
+BY_DAY = [
+    "gold/sessions_pending",
+    "gold/sessions",
+    "gold/visits_cube_daily",
+    "gold/visitor_sketches_daily",
+    "gold/user_activity",
+]
 BY_DAY += ["gold/daily_report", "serving/visits_csv", "serving/visits_export", "serving/page_counts"]
 """All days of a backfill in one run, or each in one of its own, as the asset declares it."""
 

@@ -16,7 +16,8 @@ def _moment() -> Moment:
 
 
 OF_HOURS = {ENRICHED: VISITS}
-OF_DAYS = {dg.AssetKey(["gold", name]): ENRICHED for name in ("visits_cube_daily", "sessions", "sessions_pending")}
+_DAYS = ("visits_cube_daily", "visitor_sketches_daily", "sessions", "sessions_pending")
+OF_DAYS = {dg.AssetKey(["gold", name]): ENRICHED for name in _DAYS}
 OF_TOTALS = {dg.AssetKey(["gold", "user_activity"]): ENRICHED}
 
 late_hours = late_data_sensor(

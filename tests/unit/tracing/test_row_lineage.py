@@ -9,8 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from de_assets.gold.visits_cube_daily import DIMENSIONS, visits_cube_daily
+from de_assets.gold.visits_cube_weekly import visits_cube_weekly
 from de_assets.serving.daily_traffic import BY_COUNTRY, TOTAL, by_relation, of_both, served_traffic
 from de_assets.transforms.data_value.distributed_aggregator import cube
+from de_assets.transforms.data_value.mergeable_measures import sketch_of
+from de_assets.transforms.data_value.weekly_cube import weekly_cube
 from de_resources.tracing.condition import ROW_LINEAGE
 
 pytestmark = pytest.mark.pattern("fine_grained_tracker")
@@ -52,6 +55,23 @@ def test_a_row_of_the_cube_has_the_visits_that_it_counts(visits: DataFrame, coun
     assert len(traced) == counted.count()
     assert {row["grouping"] for row in traced} == set(range(8))
     assert [row for row in traced if row["traced"] != row["visits"]] == []
+
+
+@pytest.mark.pattern("distributed_aggregator")
+def test_a_row_of_the_week_has_the_days_that_it_adds_up(visits: DataFrame, counted: DataFrame) -> None:
+    dated = visits.withColumn("event_date", F.to_date("event_time"))
+    sketches = cube(dated, "event_date", DIMENSIONS, {"visitors": sketch_of(F.col("id").cast("string"))})
+    weeks = weekly_cube(counted, sketches, DIMENSIONS).localCheckpoint()
+    for source, parts in (("gold/visits_cube_daily", counted), ("gold/visitor_sketches_daily", sketches)):
+        on = condition(visits_cube_weekly, "gold/visits_cube_weekly", source)
+        found = (
+            weeks.alias("o")
+            .join(parts.alias("s"), F.expr(on), "left")
+            .groupBy("o.week_start", "o.grouping", *(f"o.{d}" for d in DIMENSIONS))
+        )
+        traced = found.agg(F.max("o.days").alias("days"), F.count("s.event_date").alias("traced")).collect()
+        assert len(traced) == weeks.count()
+        assert [row for row in traced if row["traced"] != row["days"]] == []
 
 
 @pytest.mark.parametrize(
