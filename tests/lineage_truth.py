@@ -25,6 +25,7 @@ IN_PYTHON = {
     "bronze/features_dead_letter",
     "silver/visits_live_state",
     "silver/network_countries",
+    "gold/sessions_stream",
 }
 """Rows that Python code makes: opaque, with their inputs."""
 MORE = {

@@ -225,6 +225,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             schema_mode=schema_mode,
             turn=turn,
             follows=output.follows,
+            settings=output.settings,
             metadata=metadata,
             merge_config=self._config.merge_config,
             inputs=tuple(self._inputs.get(context.step_key, ())),

@@ -7,7 +7,7 @@ of the materialisation. What is known comes from an `Observation` on the write's
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -34,12 +34,14 @@ class ObservedFrame:
 
     `owns` is the slice that the write replaces, for a run whose slice is no partition: a stretch of a stream.
     `follows` is the source of a stream whose offsets do not say which one it is: a topic.
+    `settings` are the engine's for the query of this stream alone.
     """
 
     frame: DataFrame
     metadata: Callable[[], MetadataByWindow]
     owns: Slice | None = None
     follows: StreamSource | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> ObservedFrame:
         """Another frame computed from this one, with the same metadata."""

@@ -86,6 +86,7 @@ NOT_HERE = """
     bronze/features_dead_letter serving/daily_traffic_by_country serving/weekly_visits serving/visits_reduced
     staging/visits_topic silver/visits_live_hours gold/traffic_live serving/partner_feed serving/profile_changes
     bronze/ads_stream silver/visits_with_ads gold/pages_per_visit silver/network_countries
+    gold/sessions_stream
 """
 
 

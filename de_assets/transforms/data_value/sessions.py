@@ -9,7 +9,7 @@ time at which the broker took it. A session is never measured by two clocks.
 
 Closing: a session is over at `ended_at` + gap. From then on no visit that happens can belong to it, so that it is closed as
 soon as all visits before that instant are known. Nothing else closes it: no midnight, no end of a partition or of a run, no
-wall clock, no greatest length.
+wall clock. `closing_rules` can end it earlier, at a logout or a greatest length; only `gold/sessions_stream` has such rules.
 
 Identity: `session_id` is the key (`stable_key`) of the visitor and of the clock's time of the first visit, in ticks of that
 clock. It does not change when the session grows, nor when anything is run again.
@@ -18,13 +18,14 @@ Order: visits of one instant are ordered by a `tie`, so that first and last page
 
 Late visits: a visit belongs where its clock puts it, whenever it comes. It makes a session longer, begins one, or joins two
 to one, which keeps the identity of the earlier one; before the first visit of a session, it gives it a new identity. Who
-computes by partitions computes the visit's partition again, and those after it for as long as they are asked for. By the
-broker's clock no visit is late.
+computes by partitions computes the visit's partition again, and those after it for as long as they are asked for. A stream
+drops what is behind its watermark, and counts it. By the broker's clock no visit is late.
 
 Left out: a visit without a visitor or without a time belongs to no session; nobody's visits are not one session.
 
 Ways to compute it, which give the same rows: `sessions` here, in one go over all visits; `incremental_sessionizer`,
-partition after partition; `append_time_sessionizer`, increment after increment of a topic. They share `joined`.
+partition after partition; `append_time_sessionizer`, increment after increment of a topic. They share `joined`. And
+`stateful_sessionizer`, visit after visit of a stream, with the rule `Inactivity(GAP)` alone.
 
 Source: the gap-and-island method over window functions; session windows as in T. Akidau et al., *The Dataflow Model*.
 """

@@ -46,7 +46,13 @@ def _written(request: WriteRequest) -> Written:
         return _merge_in_turn(request, request.turn)
     if request.frame.isStreaming:
         return streaming.run_available_now(
-            request.session, request.table, request.frame, request.stamp, request.follows, form=request.form
+            request.session,
+            request.table,
+            request.frame,
+            request.stamp,
+            request.follows,
+            form=request.form,
+            settings=request.settings,
         )
     return BY_MODE[request.mode](request)
 

@@ -28,6 +28,7 @@ class WriteRequest:
 
     `slice`: the rows that the run owns; None where it owns the whole table. `stamp`: who writes, as the commit will say.
     `turn`: the partition of a stateful merge. `follows`: the source of a stream whose offsets do not say which one it is.
+    `settings`: the engine's, for the query of a stream.
     `metadata`: the settings of the asset, with what its run changes. `merge_config`: the merge of the manager.
     `inputs`: the tables that the frame was computed from, each with the slice that was read. `form`: how rows are stored.
     """
@@ -41,6 +42,7 @@ class WriteRequest:
     schema_mode: SchemaMode | None = None
     turn: PartitionRun | None = None
     follows: StreamSource | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     merge_config: MergeConfig | None = None
     inputs: tuple[tuple[Table, Slice | None], ...] = ()

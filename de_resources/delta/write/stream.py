@@ -12,9 +12,10 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -35,6 +36,7 @@ CHECKPOINT = "_checkpoint"
 BATCH_P95 = "stream/batch_p95_ms"
 """Detail of a write: the 95th percentile of how long its micro-batches took."""
 _OBSERVATION = "write"
+_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 _PROGRESS_KEPT = ("spark.sql.streaming.numRecentProgressUpdates", "100000")
 # What Spark's Kafka source says of partitions that are gone or shorter than they were.
 _LOST = re.compile(
@@ -86,6 +88,7 @@ def run_available_now(
     source: StreamSource | None = None,
     *,
     form: StoredForm = AS_IT_IS,
+    settings: Mapping[str, str] = _NO_SETTINGS,
 ) -> Written:
     """Append what the stream holds that no earlier run has read.
 
@@ -93,7 +96,8 @@ def run_available_now(
     state also what it holds at the end (`state_size`). A rerun
     without new input commits nothing. A killed run is continued by the next one, without loss and without repetition.
     `source` says whose offsets the checkpoint has, where the engine cannot tell by itself: a topic. It is told as
-    `stream/source`, also that it was adopted for a checkpoint that did not know it.
+    `stream/source`, also that it was adopted for a checkpoint that did not know it. `settings` are the engine's for this
+    query alone, such as where it keeps its state.
     Raises `SourceLost` when the source no longer has what comes next, or is another one, `StateLost`, and `SourceAway` when it
     does not answer; what was read stays. Rows and violations are of all micro-batches; where the engine did not tell of
     one, both are unknown (None) and never too low.
@@ -109,7 +113,7 @@ def run_available_now(
     log = table.log()
     before = log.version if log else 0
     keep_progress(session)
-    with explained(table):
+    with explained(table), only_meanwhile(session, settings):
         query = (
             form.encoded(counted, table.name)
             .writeStream.format("delta")
@@ -118,6 +122,7 @@ def run_available_now(
             .trigger(availableNow=True)
             .start(table.uri)
         )
+    with explained(table):
         await_end(query, table.name, checkpoint)
     crash_point("after_commit", table.name)
     written = _written(table, stamp, before, query.recentProgress, time.monotonic() - started)
@@ -127,6 +132,22 @@ def run_available_now(
 def keep_progress(session: SparkSession) -> None:
     """Have the engine tell of every micro-batch of the streams that are started from now on, not of the last 100 only."""
     session.conf.set(*_PROGRESS_KEPT)
+
+
+@contextmanager
+def only_meanwhile(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for what is started meanwhile: a query takes them along, and keeps them in its checkpoint."""
+    before = {name: session.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, known in before.items():
+            if known is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, known)
 
 
 def identify(session: SparkSession, output: str, checkpoint: str, source: StreamSource) -> dict[str, str]:
