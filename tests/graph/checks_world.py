@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 import pandera.pyspark as pa
 import pyspark.sql.types as T
+import pytest
 from dagster_delta import LocalConfig
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.traceback_utils import SCCallSiteSync
@@ -158,11 +159,15 @@ def clock(text: str) -> Callable[[], datetime]:
     return lambda: datetime.fromisoformat(text)
 
 
+def every_call_says_where_it_is(patch: pytest.MonkeyPatch) -> None:
+    """PySpark counts in one number for all threads how deep it is in calls: where a thread of an earlier test is in one, or was
+    when its engine ended, no query says where it comes from. Here each call says it by itself, to its own thread."""
+    patch.setattr(SCCallSiteSync, "__enter__", lambda self: self._context._jsc.setCallSite(self._call_site))
+    patch.setattr(SCCallSiteSync, "__exit__", lambda self, *_: self._context._jsc.setCallSite(None))
+
+
 def queries_of(spark: SparkSession, module: str) -> set[int]:
     """The identifiers of the queries that a module of ours sent to the classic engine of this process."""
-    # PySpark counts how deep it is in calls without a lock: two threads of an earlier test may have left another number than
-    # zero, and then no query says where it comes from.
-    SCCallSiteSync._spark_stack_depth = 0
     # The store is filled by a listener, which a busy machine lets fall behind.
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60_000)
     executions = spark._jsparkSession.sharedState().statusStore().executionsList()

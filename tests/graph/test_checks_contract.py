@@ -4,7 +4,19 @@ from datetime import timedelta
 
 import dagster as dg
 import pytest
-from checks_world import CANARY, DAYS, GATED, World, days, good, jobs_run, queries_of, red, verdicts
+from checks_world import (
+    CANARY,
+    DAYS,
+    GATED,
+    World,
+    days,
+    every_call_says_where_it_is,
+    good,
+    jobs_run,
+    queries_of,
+    red,
+    verdicts,
+)
 from dagster import AssetKey
 from pyspark.sql import SparkSession
 
@@ -180,7 +192,10 @@ def test_a_check_without_a_partition_says_what_to_do(world: World) -> None:
     assert "Launch it for a partition" in str(failure.step_failure_data.error)
 
 
-def test_writes_that_left_no_counters_are_counted_by_one_scan(world: World, spark: SparkSession) -> None:
+def test_writes_that_left_no_counters_are_counted_by_one_scan(
+    world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every_call_says_where_it_is(monkeypatch)
     visits = world.visits()
     world.define(visits, contract_check(visits))
     world.data |= {"2024-01-01": good("2024-01-01", 3), "2024-01-02": [("x", None, -1, None)]}

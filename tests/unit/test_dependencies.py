@@ -14,8 +14,6 @@ PACKAGES = ("de_assets", "de_resources", "de_checks")
 
 NOT_IMPORTED = {
     "dagster-webserver": "started by its own command",
-    "dagster-graphql": "what tools ask the webserver with, at the same version",
-    "pandas": "pandera's models of PySpark need it; a bound on its version",
     "ua-parser-builtins": "the rules that ua-parser reads",
 }
 
