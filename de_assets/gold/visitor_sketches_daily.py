@@ -2,7 +2,8 @@
 
 Grain: one day and combination of country, device type and referral, as in `gold/visits_cube_daily`. Pattern: Distributed
 Aggregator - the exact numbers of the days cannot be added, since who comes on two days is one visitor; these can be merged.
-A table of its own: the cube is read by people, and these bytes, which stand for pseudonyms, are read by the weekly cube only.
+A table of its own: the cube is read by people, and these bytes, which stand for pseudonyms, are read by the weekly cube
+only. A rerun gives sketches of the same visitors, whose bytes may stand in another order.
 """
 
 import dagster as dg

@@ -17,12 +17,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from platform_world import Lakehouse, Platform
 
 from de_assets.sources.capture import CAPTURES, USERS_CAPTURE
 from de_assets.sources.simulator import create_tables
-from de_assets.sources.topics import TOPICS
+from de_assets.sources.topics import TOPICS, VISITS_REDUCED
 from de_resources.capture import prepare
+from de_resources.kafka import KafkaBroker
+from de_resources.kafka.output import TopicOutput
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
 from de_resources.settings import Settings
@@ -105,6 +108,19 @@ def quiet_services(lone_services: LocalServices, monkeypatch: pytest.MonkeyPatch
         create_tables(connection)
     prepare(PostgresDatabase(), USERS_CAPTURE)
     return lone_services
+
+
+@pytest.fixture
+def reduced_anew(at_home: LocalServices) -> None:
+    """Nobody has written `visits_reduced` yet: tests of a process share the topic, and each has a lake, with a checkpoint."""
+    broker = KafkaBroker()
+    broker.ensure_topics(TOPICS)
+    admin = AdminClient({**broker.client_config(), "log_level": "0"})
+    admin.delete_topics([VISITS_REDUCED])[VISITS_REDUCED].result(20)
+    group = TopicOutput(broker.client_config(), VISITS_REDUCED, VISITS_REDUCED).group
+    if group in {each.group_id for each in admin.list_consumer_groups().result(20).valid}:
+        admin.delete_consumer_groups([group])[group].result(20)
+    broker.ensure_topics(TOPICS)
 
 
 @pytest.fixture

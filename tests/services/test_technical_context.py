@@ -49,6 +49,7 @@ def headers_of(topic: str) -> list[tuple[Record, dict[str, str]]]:
     return [(each, {name: (value or b"").decode() for name, value in each.headers or ()}) for each in records]
 
 
+@pytest.mark.usefixtures("reduced_anew")
 def test_a_record_of_the_graph_says_which_run_wrote_it_and_its_value_does_not(
     at_home: LocalServices, tmp_path: Path
 ) -> None:

@@ -151,6 +151,7 @@ def test_over_connect_the_servers_own_worker_writes_and_what_it_raises_is_said(
 
 
 @pytest.mark.pattern("checkpointer", "sla_misses_detector")
+@pytest.mark.usefixtures("reduced_anew")
 def test_the_graph_writes_the_valid_visits_once(at_home: LocalServices, tmp_path: Path) -> None:
     KafkaBroker().ensure_topics(TOPICS)
     visits = [json.dumps({"visit_id": f"v{n}", "event_time": "2024-10-10T00:00:00Z", "user_id": "u", "page": "/",
