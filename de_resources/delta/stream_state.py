@@ -37,6 +37,8 @@ def _notes(session: SparkSession, folder: str) -> dict[int, str]:
     """The engine's notes on each batch, by the number of the batch."""
     try:
         rows: list[Row] = session.read.text(folder, wholetext=True).select("_metadata.file_name", "value").collect()
-    except AnalysisException:
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
         return {}
     return {int(row.file_name): row.value for row in rows if row.file_name.isdigit()}

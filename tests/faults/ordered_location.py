@@ -1,6 +1,7 @@
 """A code location to be copied: days of one pipeline, which fail when a file says so, and a dataset beside it."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -62,4 +63,17 @@ def whole() -> None:
     tell("whole")
 
 
-defs = dg.Definitions([line, beside, landed, nowhere, whole], asset_checks=[is_green], executor=dg.in_process_executor)
+@dg.sensor(asset_selection=[line, landed], minimum_interval_seconds=1, default_status=dg.DefaultSensorStatus.RUNNING)
+def asked() -> Iterator[dg.RunRequest]:
+    """Automation: a run for each file `ask-<asset>-<day>`."""
+    for file in sorted(HERE.glob("ask-*")):
+        _, asset, day = file.name.split("-")
+        yield dg.RunRequest(file.name, partition_key=f"2026-01-{day}", asset_selection=[dg.AssetKey(asset)])
+
+
+defs = dg.Definitions(
+    [line, beside, landed, nowhere, whole],
+    asset_checks=[is_green],
+    sensors=[asked],
+    executor=dg.in_process_executor,
+)

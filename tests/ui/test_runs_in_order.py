@@ -1,4 +1,4 @@
-"""Runs launched by clicks and by backfills, under the real webserver and daemon: order, hold, release, and pools."""
+"""Runs of clicks, backfills and automation under the real webserver and daemon: order, hold, release, and pools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
-from web_ui import PROJECT, DagsterProcess, WebUI, free_port, until
+from web_ui import LAUNCH, PROJECT, DagsterProcess, WebUI, free_port, until
 
 from de_resources.run_queue.latency import SECONDS
 from de_resources.run_queue.passing import let_pass
@@ -19,8 +19,6 @@ from de_resources.run_queue.places import WAITS_FOR
 
 pytestmark = pytest.mark.ui
 
-LAUNCH = """mutation Launch($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
-    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 BACKFILL = """mutation Backfill($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
     __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
 RUNS = """query Runs { runsOrError(limit: 50) { ... on Runs { results { runId status tags { key value } } } } }"""
@@ -46,6 +44,10 @@ class Platform:
         params = {"assetSelection": [{"path": [asset]}], "partitionNames": [key(day) for day in days]}
         launched = self.web.ask(BACKFILL, params=params)["launchPartitionBackfill"]
         assert launched["__typename"] == "LaunchBackfillSuccess", launched
+
+    def automate(self, day: int, asset: str = "line") -> None:
+        """A sensor asks for the day."""
+        (self.root / "code" / f"ask-{asset}-{day:02d}").touch()
 
     def runs(self) -> dict[str, list[tuple[str, dict[str, str]]]]:
         """By day, the status and the tags of its runs, as the UI shows them."""
@@ -87,7 +89,9 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 
 @pytest.mark.pattern("single_runner")
-def test_clicks_and_a_backfill_go_in_order_wait_for_what_failed_and_pass_it_with_a_reason(platform: Platform) -> None:
+def test_runs_of_all_kinds_go_in_order_wait_for_what_failed_and_pass_it_with_a_reason(
+    platform: Platform,
+) -> None:
     configured = yaml.safe_load((platform.root / "dagster" / "dagster.yaml").read_text())
     assert configured["run_coordinator"]["class"] == "QueueWithTurns"
     (platform.root / "code" / "fails-04").touch()
@@ -99,19 +103,21 @@ def test_clicks_and_a_backfill_go_in_order_wait_for_what_failed_and_pass_it_with
     assert platform.told() == ["begin 01", "end 01", "begin 02", "end 02", "begin 03", "end 03"]
 
     platform.until(lambda: "failed" in tags(platform, 6)[WAITS_FOR])
-    seven = platform.click(7)
+    last = platform.click(8)
+    platform.until(lambda: "failed" in tags(platform, 8)[WAITS_FOR])
+    platform.automate(7)
     platform.until(lambda: "failed" in tags(platform, 7)[WAITS_FOR])
     assert tags(platform, 5)[WAITS_FOR].startswith(f"{key(4)}, which failed")
-    assert [platform.runs()[key(day)][0][0] for day in (4, 5, 6, 7)] == ["FAILURE", "QUEUED", "QUEUED", "QUEUED"]
+    assert [platform.runs()[key(day)][0][0] for day in (4, 5, 6, 7, 8)] == ["FAILURE", *["QUEUED"] * 4]
 
     with dg.DagsterInstance.from_config(str(platform.root / "dagster")) as instance:
         let_pass(instance, ["line"], "line", key(4), "the source of that day is lost")
-        platform.until(lambda: platform.runs()[key(7)][0][0] == "SUCCESS")
+        platform.until(lambda: platform.runs()[key(8)][0][0] == "SUCCESS")
         assert platform.told()[6:] == [
             "begin 04",
-            *(f"{what} {day:02d}" for day in (5, 6, 7) for what in ("begin", "end")),
+            *(f"{what} {day:02d}" for day in (5, 6, 7, 8) for what in ("begin", "end")),
         ]
-        record = instance.get_run_record_by_id(seven)
+        record = instance.get_run_record_by_id(last)
         assert record is not None
         newest = instance.get_latest_materialization_event(LINE)
         assert newest is not None
@@ -122,21 +128,22 @@ def test_clicks_and_a_backfill_go_in_order_wait_for_what_failed_and_pass_it_with
 
 
 @pytest.mark.pattern("concurrent_runner")
-def test_a_pool_holds_for_clicks_and_a_backfill_together(platform: Platform) -> None:
+def test_a_pool_holds_for_clicks_a_backfill_and_automation_together(platform: Platform) -> None:
     before = len(platform.told())
     platform.backfill(11, 12, 13, asset="landed")
     for day in (14, 15):
         platform.click(day, "landed")
+    platform.automate(16, "landed")
 
     def under_way() -> int:
         words = platform.told()[before:]
         return sum(word.startswith("landing") - word.startswith("landed") for word in words)
 
-    platform.until(lambda: all(key(day) in platform.runs() for day in range(11, 16)) and under_way() == 3)
-    assert sorted(platform.runs()[key(day)][0][0] for day in range(11, 16)).count("QUEUED") == 2
-    for day in range(11, 16):
+    platform.until(lambda: all(key(day) in platform.runs() for day in range(11, 17)) and under_way() == 3)
+    assert sorted(platform.runs()[key(day)][0][0] for day in range(11, 17)).count("QUEUED") == 3
+    for day in range(11, 17):
         (platform.root / "code" / f"go-{day}").touch()
-    platform.until(lambda: all(platform.runs()[key(day)][0][0] == "SUCCESS" for day in range(11, 16)))
+    platform.until(lambda: all(platform.runs()[key(day)][0][0] == "SUCCESS" for day in range(11, 17)))
     number, most = 0, 0
     for word in platform.told()[before:]:
         number += word.startswith("landing") - word.startswith("landed")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql.pandas.types import to_arrow_schema
-from web_ui import LOCATION, METADATA, DagsterProcess, WebUI, entry, until
+from web_ui import LAUNCH, LOCATION, METADATA, DagsterProcess, WebUI, entry, until
 
 from de_assets.contracts.visits import VisitsStream
 from de_resources.contract import Contract
@@ -18,9 +18,6 @@ from de_resources.delta.log import TableLog
 pytestmark = pytest.mark.ui
 
 HOUR, DAY = "2024-10-10-09:00", "2024-10-10"
-LAUNCH = """mutation Launch($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
-    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
-    ... on RunConfigValidationInvalid { errors { message } } ... on InvalidSubsetError { message } } }"""
 STATUS = """query Run($run: ID!) { runOrError(runId: $run) { ... on Run { status } } }"""
 VERDICT = (
     """query Verdict($key: AssetKeyInput!, $partition: String) {

@@ -4,14 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from web_ui import LOCATION, METADATA, Daemons, DagsterProcess, WebUI, entry, until
+from web_ui import LAUNCH, LOCATION, METADATA, Daemons, DagsterProcess, WebUI, entry, until
 
 from de_resources.delta.log import TableLog
 
 pytestmark = [pytest.mark.ui, pytest.mark.faults]
 
-LAUNCH = """mutation Launch($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
-    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 GROUP = """query Group($run: ID!) { runGroupOrError(runId: $run) { ... on RunGroup { runs {
     runId status parentRunId tags { key value } } } } }"""
 LOGS = """query Logs($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events {

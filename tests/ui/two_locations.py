@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from web_ui import DagsterProcess, WebUI, free_port, until
+from web_ui import AGAIN, LAUNCH, DagsterProcess, WebUI, free_port, until
 
 INSTANCE = """
 telemetry: {enabled: false}
@@ -33,10 +33,6 @@ THEIRS = "from de_assets.dashboards.definitions import defs"
 BROKEN = "raise ImportError('a package is missing')"
 SECONDS = 120.0
 
-LAUNCH = """mutation Launch($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
-    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
-AGAIN = """mutation Again($params: ReexecutionParams!) { launchPipelineReexecution(reexecutionParams: $params) {
-    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 RELOAD = """mutation Reload($name: String!) { reloadRepositoryLocation(repositoryLocationName: $name) {
     __typename ... on WorkspaceLocationEntry { locationOrLoadError { __typename } } } }"""
 

@@ -167,6 +167,12 @@ query Instigators { repositoriesOrError { ... on RepositoryConnection { nodes {
 _STOP_SENSOR = "mutation Stop($id: String!) { stopSensor(id: $id) { __typename } }"
 _STOP_SCHEDULE = "mutation Stop($id: String!) { stopRunningSchedule(id: $id) { __typename } }"
 
+LAUNCH = """mutation Launch($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
+    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
+    ... on RunConfigValidationInvalid { errors { message } } ... on InvalidSubsetError { message } } }"""
+AGAIN = """mutation Again($params: ReexecutionParams!) { launchPipelineReexecution(reexecutionParams: $params) {
+    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+
 METADATA = """
 metadataEntries { __typename label
   ... on TextMetadataEntry { text }

@@ -1,0 +1,159 @@
+"""A home that lives: days of page views, cut into logs that land one after the other under a real daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import dagster as dg
+from deltalake import DeltaTable
+from web_ui import PROJECT, DagsterProcess, until
+
+from de_resources.local import LocalServices
+from de_resources.settings import Settings
+
+START = datetime(2024, 3, 1, tzinfo=UTC)
+STEPS = 4
+STEP_SECONDS = 600.0
+AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:125.0) Gecko/20100101 Firefox/125.0"
+SILVER, GOLD = dg.AssetKey(["silver", "visits"]), dg.AssetKey(["gold", "visits_cube_daily"])
+UNFINISHED = [
+    status
+    for status in dg.DagsterRunStatus
+    if status not in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+]
+
+
+@dataclass(frozen=True)
+class View:
+    """One page view; its page tells it from all others."""
+
+    time: datetime
+    page: str
+
+    @property
+    def line(self) -> str:
+        when = self.time.strftime("%d/%b/%Y:%H:%M:%S +0000")
+        return f'192.0.2.7 - - [{when}] "GET {self.page} HTTP/1.1" 200 512 "-" "{AGENT}"'
+
+
+def visited(random_: random.Random, days: int) -> list[View]:
+    """Twenty to forty views an hour, in their order, and every third hour quiet, but no first and last one of a day."""
+    views: list[View] = []
+    for hour in range(24 * days):
+        quiet = hour % 24 not in (0, 23) and random_.random() < 1 / 3
+        for _ in range(0 if quiet else random_.randint(20, 40)):
+            moment = START + timedelta(hours=hour, seconds=random_.randrange(3600))
+            views.append(View(moment, f"/page/{len(views)}"))
+    return sorted(views, key=lambda view: view.time)
+
+
+def steps(views: Sequence[View], random_: random.Random, days: int, *, overlap: bool) -> list[list[View]]:
+    """The time in pieces of whole days, each of which may begin with the last lines of the one before."""
+    between = sorted(random_.sample(range(1, days), STEPS - 1))
+    bounds = [START + timedelta(days=day) for day in (0, *between, days)]
+    pieces = []
+    for first, last in pairwise(bounds):
+        of_piece = [view for view in views if first <= view.time < last]
+        before = [view for view in views if view.time < first][-random_.randint(1, 5) :] if overlap else []
+        pieces.append([*before, *of_piece])
+    return pieces
+
+
+def written(folder: Path, pieces: Sequence[Sequence[View]]) -> list[Path]:
+    """A log of each piece."""
+    logs = [folder / f"access.log.{number}" for number in range(len(pieces))]
+    for log, piece in zip(logs, pieces, strict=True):
+        log.write_text("".join(f"{view.line}\n" for view in piece))
+    return logs
+
+
+def expected(views: Sequence[View]) -> Counter[tuple[datetime, str]]:
+    """What silver has to hold: each view once, whatever number of logs had its line."""
+    return Counter({(view.time, view.page): 1 for view in views})
+
+
+@dataclass
+class Home:
+    """A platform's home, its engine, and what was landed in it so far."""
+
+    environment: dict[str, str]
+
+    def de(self, *arguments: str) -> None:
+        command = [str(Path(sys.executable).with_name("de")), *arguments]
+        done = subprocess.run(command, cwd=PROJECT, env=self.environment, capture_output=True, text=True, timeout=540)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def daemon(self) -> DagsterProcess:
+        return DagsterProcess(["dagster._daemon", "run", "-w", str(PROJECT / "workspace.yaml")], self.environment)
+
+    def table(self, name: str) -> Path:
+        return Path(self.environment["DE_HOME"], "lake", name)
+
+    def silver(self) -> Counter[tuple[datetime, str]]:
+        table = DeltaTable(str(self.table("silver/visits")))
+        rows = table.to_pyarrow_table(columns=["event_time", "page"]).to_pylist()
+        return Counter((row["event_time"].astimezone(UTC), row["page"]) for row in rows)
+
+    def works(self) -> bool:
+        """Whether some run has begun, or waits, and has not ended."""
+        with self._instance() as instance:
+            return instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED)) > 0
+
+    def materialized(self, asset: dg.AssetKey) -> set[str]:
+        with self._instance() as instance:
+            return set(instance.get_materialized_partitions(asset))
+
+    def has_taken_in(self, views: Sequence[View]) -> bool:
+        """Whether all of it has been computed, to gold, and nothing is under way."""
+        hours = {f"{view.time:%Y-%m-%d-%H}:00" for view in views}
+        days = {f"{view.time:%Y-%m-%d}" for view in views}
+        there = hours <= self.materialized(SILVER) and days <= self.materialized(GOLD)
+        return there and not self.works() and self.silver() == expected(views)
+
+    def takes_in(self, views: Sequence[View], daemon: DagsterProcess, seconds: float = STEP_SECONDS) -> None:
+        """Wait until it has."""
+        until(
+            lambda: self.has_taken_in(views),
+            seconds,
+            lambda: (
+                f"{(expected(views) - self.silver()).total()} of {len(views)} lines are not in silver; {daemon.output()}"
+            ),
+        )
+
+    def commits(self, table: str) -> Counter[str]:
+        """How often the data of each partition was written, as the table's own log tells; a compaction changes no data."""
+        counted: Counter[str] = Counter()
+        for commit in (self.table(table) / "_delta_log").glob("*.json"):
+            adds = [action["add"] for action in map(json.loads, commit.read_text().splitlines()) if "add" in action]
+            counted.update({value for add in adds if add["dataChange"] for value in add["partitionValues"].values()})
+        return counted
+
+    def _instance(self) -> dg.DagsterInstance:
+        return dg.DagsterInstance.from_config(self.environment["DAGSTER_HOME"])
+
+
+@contextmanager
+def living_home(folder: Path) -> Iterator[Home]:
+    """A home with an engine, and sensors that look more often than they do by default."""
+    places = {"DE_HOME": folder, "DE_JARS": Path(os.environ["DE_JARS"]), "DAGSTER_HOME": folder / "dagster"}
+    named = {name: str(place) for name, place in places.items()}
+    home = Home({**os.environ, **named, "DE_SENSOR_SECONDS": "5", "COLUMNS": "240"})
+    services = LocalServices(Settings.from_environment(home.environment))
+    services.up(["spark_connect"])
+    try:
+        yield home
+    finally:
+        services.down()
+    shutil.rmtree(folder, ignore_errors=True)  # what failed is left to be looked at
