@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 from pandera.pyspark import DataFrameModel
 
+from de_checks.freshness.clock import duration
 from de_resources.contract import Contract
 from de_resources.held_back import HELD, LEFT_OUT
 from de_resources.kafka.keepers import READS
@@ -56,6 +57,7 @@ def dataset(
             "constraints": True,
             HELD: LEFT_OUT,
             **({"partition_expr": partition} if partition else {}),
+            **({"late_for": duration(contract.late_for.total_seconds())} if contract.late_for else {}),
             **metadata,
         },
     }

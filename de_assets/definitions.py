@@ -8,6 +8,7 @@ from de_assets.automation.lag import lag_checks, lag_schedule
 from de_assets.automation.sla import datasets, keys_of, promises, sla_checks
 from de_assets.contract_versions import require_accepted
 from de_assets.graph_assets import assets
+from de_assets.late_promises import require_late_promises
 from de_assets.resources import resources
 from de_resources.observatory.link import linked
 from de_resources.settings import Settings
@@ -18,6 +19,7 @@ slas = sla_checks(assets)
 checks = [*bronze.checks, *silver.checks, *gold.checks, *serving.checks, *staging.checks, *lags, *slas]
 
 require_accepted(assets)
+require_late_promises(assets)
 
 defs = linked(
     dg.Definitions(

@@ -13,9 +13,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from de_assets.ranges import contiguous
+from de_resources.errors import PermanentError
 
 if TYPE_CHECKING:
     import dagster as dg
+
+    from de_resources.contract import Contract
 
 LOOK_BACK = "look_back_days"
 """Metadata of an asset: how many days before its own a run rewrites."""
@@ -31,6 +34,16 @@ class Late(StrEnum):
 
 Range = tuple[date, date]
 """First and last day, both included."""
+
+
+class NoWholeDays(PermanentError):
+    """A contract of which a look-back cannot take its days."""
+
+    def __init__(self, contract: str) -> None:
+        self.contract = contract
+        super().__init__(
+            f"`{contract}` is rewritten for whole days, and its contract does not say for how many: say `late_for` in days."
+        )
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,14 @@ def plan(asked: Collection[date], look_back_days: int, known: Collection[date]) 
     wanted = {day for day in asked if day in existing}
     window = {day - timedelta(days=back) for day in wanted for back in range(1, look_back_days + 1)}
     return BackfillPlan(tuple(sorted(wanted)), tuple(sorted((window & existing) - wanted)))
+
+
+def window_days(contract: Contract) -> int:
+    """For how many whole days after its own a dataset takes in what comes late, as its contract says. Raises `NoWholeDays`."""
+    days, rest = divmod(contract.late_for or timedelta(0), timedelta(days=1))
+    if rest or not days:
+        raise NoWholeDays(contract.name)
+    return days
 
 
 def days_of(partitions: dg.TimeWindowPartitionsDefinition) -> list[date]:

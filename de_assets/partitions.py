@@ -27,12 +27,6 @@ days_of_week = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitio
 # What was carried over from the day before; the first day has none before it.
 day_before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
 
-LATE_WINDOW_DAYS = 15
-# What landed on the day itself, and on the days after it in which late rows of the day are still awaited.
-hours_of_late_window = dg.TimeWindowPartitionMapping(
-    start_offset=0, end_offset=LATE_WINDOW_DAYS, allow_nonexistent_upstream_partitions=True
-)
-
 
 LOOK_BACK_HOURS = 0
 """Hours before its own in which a landed visit may have come already. Producers repeat a record within its hour; whoever

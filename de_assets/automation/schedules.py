@@ -5,9 +5,11 @@ from datetime import timedelta
 
 import dagster as dg
 
-from de_assets.late_days import days_of, plan
-from de_assets.partitions import LATE_WINDOW_DAYS, daily
+from de_assets.contracts.traffic import ReferralStats
+from de_assets.late_days import days_of, plan, window_days
+from de_assets.partitions import daily
 from de_assets.ranges import range_tags
+from de_resources.contract import Contract
 
 
 @dg.schedule(
@@ -22,7 +24,7 @@ from de_assets.ranges import range_tags
 def referral_stats_daily(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """One run over yesterday and its look-back. Skips days that the calendar does not have."""
     yesterday = context.scheduled_execution_time.date() - timedelta(days=1)
-    ranges = plan([yesterday], LATE_WINDOW_DAYS, days_of(daily)).ranges()
+    ranges = plan([yesterday], window_days(Contract.of(ReferralStats)), days_of(daily)).ranges()
     if not ranges:
         yield dg.SkipReason(f"{yesterday} is not in the calendar.")
     for first, last in ranges:

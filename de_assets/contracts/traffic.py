@@ -1,5 +1,7 @@
 """Gold: traffic per day in all dimensions, where it came from, and sessions."""
 
+from datetime import timedelta
+
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
@@ -35,6 +37,7 @@ class VisitsCubeDaily(ContractModel):
         metadata = {
             "sla": {"takes_at_most": 15, "ready_within": 180, "input_within": 120},
             "owner": OWNER,
+            "late_for": timedelta(days=31),
             "key": ["event_date", "grouping", "country", "device_type", "referral"],
             "partitioned_by": ["event_date"],
             "rules": {"users_within_visits": "users <= visits", "bots_within_visits": "bot_visits <= visits"},
@@ -69,6 +72,7 @@ class VisitorSketchesDaily(ContractModel):
         name = "gold.visitor_sketches_daily"
         metadata = {
             "owner": OWNER,
+            "late_for": timedelta(days=31),
             "key": ["event_date", "grouping", "country", "device_type", "referral"],
             "partitioned_by": ["event_date"],
         }
@@ -116,6 +120,8 @@ class VisitsCubeWeekly(ContractModel):
         name = "gold.visits_cube_weekly"
         metadata = {
             "owner": OWNER,
+            # Its Monday is over six days before it is.
+            "late_for": timedelta(days=25),
             "key": ["week_start", "grouping", "country", "device_type", "referral"],
             "partitioned_by": ["week_start"],
             "rules": {
@@ -149,7 +155,7 @@ class TrafficLive(ContractModel):
 
 
 class ReferralStats(ContractModel):
-    """Visits per day and referral, with those that arrived up to fifteen days late.
+    """Visits per day and referral, with those that arrived late.
 
     Grain: one day and referral. Partition: the day of the event.
     """
@@ -171,6 +177,7 @@ class ReferralStats(ContractModel):
         name = "gold.referral_stats"
         metadata = {
             "owner": OWNER,
+            "late_for": timedelta(days=15),
             "key": ["event_date", "referral"],
             "partitioned_by": ["event_date"],
             "rules": {"users_within_visits": "users <= visits", "late_within_visits": "late_visits <= visits"},
@@ -213,6 +220,7 @@ class DailyReport(ContractModel):
         name = "gold.daily_report"
         metadata = {
             "owner": OWNER,
+            "late_for": timedelta(days=31),
             "key": ["report_date"],
             "partitioned_by": ["report_date"],
             "rules": {
@@ -244,8 +252,9 @@ class UserActivity(ContractModel):
         name = "gold.user_activity"
         metadata = {
             "owner": OWNER,
-            "key": ["user_id"],
             # A day can be corrected as long as the versions before it are kept.
+            "late_for": timedelta(days=30),
+            "key": ["user_id"],
             "properties": {
                 "delta.deletedFileRetentionDuration": "interval 30 days",
                 "delta.logRetentionDuration": "interval 60 days",
@@ -281,6 +290,7 @@ class Sessions(ContractModel):
         metadata = {
             "sla": {"takes_at_most": 15, "ready_within": 180, "input_within": 120},
             "owner": OWNER,
+            "late_for": timedelta(days=31),
             "key": ["session_id"],
             "partitioned_by": ["event_date"],
             "rules": {
@@ -313,6 +323,7 @@ class SessionsPending(ContractModel):
         metadata = {
             "sla": {"takes_at_most": 15},
             "owner": OWNER,
+            "late_for": timedelta(days=31),
             "key": ["user_id", "event_date"],
             "partitioned_by": ["event_date"],
             "rules": {

@@ -1,7 +1,8 @@
 """Where visits came from, day by day, late ones included.
 
-Grain: one day and referral. Pattern: Static Late Data Integrator. Every scheduled run also rewrites the fifteen days before
-its own; until a day's window is over its rows say that they are approximate.
+Grain: one day and referral. Pattern: Static Late Data Integrator. Every scheduled run also rewrites the days before its own
+for as long as the contract takes late visits in (`late_for`); until a day's window is over its rows say that they are
+approximate.
 """
 
 from datetime import date
@@ -12,7 +13,8 @@ from pyspark.sql import functions as F
 
 from de_assets.contracts.traffic import ReferralStats
 from de_assets.dataset import dataset
-from de_assets.partitions import LATE_WINDOW_DAYS, calendar_now, daily, hours_of_day, hours_of_late_window
+from de_assets.late_days import window_days
+from de_assets.partitions import calendar_now, daily, hours_of_day
 from de_assets.transforms.error_management.static_late_data_integrator import (
     EVENT_DATE,
     IS_LATE,
@@ -24,6 +26,12 @@ from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.held_back import own_keys
 from de_resources.retries import RETRY_TRANSIENT
+
+LATE_WINDOW_DAYS = window_days(Contract.of(ReferralStats))
+# What landed on the day itself, and on the days after it in which late rows of the day are still awaited.
+hours_of_late_window = dg.TimeWindowPartitionMapping(
+    start_offset=0, end_offset=LATE_WINDOW_DAYS, allow_nonexistent_upstream_partitions=True
+)
 
 
 @dg.asset(

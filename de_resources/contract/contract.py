@@ -14,7 +14,8 @@ documentation, nullability, value rules, keys, owner and personal-data tags are 
                         "rules": {"ends_after_start": "ended_at >= started_at"}}
 
 A dataset that keeps deleted rows says for how long in `Config.metadata["deleted_days"]`; how soon its data comes, in
-`Config.metadata["freshness"]` (`contract.freshness`); how soon its work is done, in `Config.metadata["sla"]` (`contract.sla`).
+`Config.metadata["freshness"]` (`contract.freshness`); how soon its work is done, in `Config.metadata["sla"]` (`contract.sla`);
+up to what age it takes late rows in, in `Config.metadata["late_for"]` (`contract.lateness`).
 
 `Contract.of(Model)` compiles it into a Spark schema, row rules as SQL predicates (for counters, examples and
 constraints), the column schema that Dagster's UI shows, and redaction. Assets name their contract by import path in
@@ -27,6 +28,7 @@ import importlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -36,6 +38,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from de_resources.contract.compatibility import Mode
 from de_resources.contract.freshness import Freshness
+from de_resources.contract.lateness import lateness
 from de_resources.contract.model import options_of, row_rules
 from de_resources.contract.rules import Rule, column_rules
 from de_resources.contract.sla import Sla
@@ -105,6 +108,8 @@ class Contract:
     consumers: tuple[str, ...] = ()
     freshness: Freshness | None = None
     """How soon data is promised to come."""
+    late_for: timedelta | None = None
+    """How long after its time a partition still takes in what comes late; None: nothing is promised."""
     model: type[DataFrameModel] | None = None
 
     @classmethod
@@ -202,6 +207,7 @@ def _compile(model: type[DataFrameModel]) -> Contract:
         sla=Sla.of(name, options.get("sla")),
         consumers=tuple(options.get("consumers", ())),
         freshness=Freshness.of(options.get("freshness")),
+        late_for=lateness(name, options.get("late_for")),
         model=model,
     )
 

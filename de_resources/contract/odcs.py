@@ -3,7 +3,7 @@
 One document is about one dataset, and says what the contract says: columns with nested ones, types of the standard
 (`logicalType`) and of the store (`physicalType`), keys, presence, personal data (`classification`), every rule as a quality
 rule that finds no row, promises as service levels. What the standard has no word for is a custom property: `compatibility`,
-`readers`, `tableProperties`.
+`readers`, `tableProperties`, `lateFor` (how long after its time a partition takes in late rows).
 
 Nothing in it depends on when it is made: the same contract gives the same document.
 
@@ -113,6 +113,7 @@ def document(contract: Contract, around: Surroundings) -> Document:
                 compatibility=str(contract.compatibility),
                 readers=list(around.readers),
                 tableProperties=dict(contract.properties),
+                lateFor=_amount(contract.late_for) if contract.late_for else {},
             ),
         }
     )
@@ -275,16 +276,19 @@ def _service_levels(contract: Contract, promises: Sequence[Promise]) -> Iterator
 
 
 def _level(promise: Promise, of: str) -> Document:
-    """In the largest unit of which it is a whole number; else in seconds."""
-    unit, one = next(((unit, one) for unit, one in _UNITS if not promise.value % one), ("s", timedelta(seconds=1)))
-    number = promise.value / one
     return {
         "property": promise.property,
-        "value": int(number) if number.is_integer() else number,
-        "unit": unit,
+        **_amount(promise.value),
         "element": of,
         "description": promise.description,
     }
+
+
+def _amount(length: timedelta) -> Document:
+    """In the largest unit of which it is a whole number; else in seconds."""
+    unit, one = next(((unit, one) for unit, one in _UNITS if not length % one), ("s", timedelta(seconds=1)))
+    number = length / one
+    return {"value": int(number) if number.is_integer() else number, "unit": unit}
 
 
 def _team(owner: str) -> Document:

@@ -66,9 +66,12 @@ class ConsumerPartition:
 
 @dataclass(frozen=True)
 class Policy:
-    """How late is too late, how long a change is left alone for others to join it, and how often a run may fail."""
+    """How late is too late, how long a change is left alone for others to join it, and how often a run may fail.
 
-    max_age: timedelta = timedelta(days=31)
+    `max_age` is for a dataset whose contract does not say it (`late_for`); None: nobody has said it.
+    """
+
+    max_age: timedelta | None = None
     settle: timedelta = timedelta(minutes=2)
     max_attempts: int = 3
 
@@ -116,7 +119,7 @@ def _alone(partition: ConsumerPartition, situation: Situation, policy: Policy) -
     need = f"version {partition.change.version}"
     if partition.end > situation.present:
         return JudgedPartition(partition, LateVerdict.CURRENT, need)
-    if situation.present - partition.end > policy.max_age:
+    if policy.max_age is not None and situation.present - partition.end > policy.max_age:
         return JudgedPartition(partition, LateVerdict.TOO_OLD, need)
     if situation.now - partition.change.at < policy.settle and partition.claim is None:
         return JudgedPartition(partition, LateVerdict.SETTLING, need)

@@ -190,6 +190,7 @@ def contracts(draw: st.DrawFn) -> Contract:
         references=draw(st.dictionaries(st.sampled_from(names), st.sampled_from(["a.b.c", "ä.b.c", "x y.z.q", "a"]))),
         compatibility=draw(st.sampled_from(list(Mode))),
         freshness=draw(st.none() | st.builds(Freshness, st.sampled_from(["", *names]), silence=LENGTHS, delay=LENGTHS)),
+        late_for=draw(st.none() | LENGTHS),
     )
 
 

@@ -8,12 +8,13 @@ what the cascade requests meanwhile is taken for what it is.
 
 PostgreSQL holds what is claimed (`late_data.partitions`): evaluations may overlap and die. A claim whose run never came is
 taken over after a lease, with the same run key, for which Dagster starts no second run. A run that failed is requested
-again twice; then people are told, by `observability/late_partitions`, as they are of what is too old.
+again twice; then people are told, by `observability/late_partitions`, as they are of what is older than the
+consumer's contract takes in (`late_for`).
 """
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -197,7 +198,9 @@ def late_data_sensor(
 ) -> dg.SensorDefinition:
     """A sensor over consumers (each with its source) that have the same partitions and the same backfill policy.
 
-    What is stateful, takes ranges and is stored where is taken from the assets' definitions. Needs the resources `lake` and
+    What is stateful, takes ranges and is stored where is taken from the assets' definitions, and up to what age changes are
+    requested from their contracts (`late_for`): what is older is told. `policy.max_age` is for assets without a contract; a
+    consumer of which nobody says it is not evaluated, and the tick says so (`AgeUnsaid`). Needs the resources `lake` and
     `database`; without a database it skips and says so.
     """
 
@@ -219,7 +222,9 @@ def late_data_sensor(
             consumer = Consumer(key, source, graph)
             state, runs = LateState(database, consumer.name), Runs(context.instance, consumer)
             try:
-                findings.append(Integrator(consumer, lake, state, runs, policy or Policy(), by=name).evaluate(moment))
+                findings.append(
+                    Integrator(consumer, lake, state, runs, _for(consumer, policy), by=name).evaluate(moment)
+                )
             except PlatformError as problem:
                 # What was claimed for others has to be requested all the same.
                 problems.append(problem)
@@ -235,6 +240,12 @@ def late_data_sensor(
         )
 
     return late_data
+
+
+def _for(consumer: Consumer, policy: Policy | None) -> Policy:
+    """The policy, with the age that the consumer's contract says."""
+    policy = policy or Policy()
+    return replace(policy, max_age=consumer.late_for(policy.max_age))
 
 
 def _without_findings(problem: PlatformError) -> dg.SkipReason:

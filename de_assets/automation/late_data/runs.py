@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from de_resources.contract import Contract
 from de_resources.delta.log.changed_partitions import ChangedPartitions, PartitionChange
 from de_resources.delta.read_versions import version_read
 from de_resources.errors import PermanentError
@@ -49,6 +50,17 @@ class NotByTime(PermanentError):
         )
 
 
+class AgeUnsaid(PermanentError):
+    """A consumer of which nobody said up to what age it takes late changes in."""
+
+    def __init__(self, asset: str) -> None:
+        self.asset = asset
+        super().__init__(
+            f"Nobody says up to what age `{asset}` takes in what comes late. Say `late_for` in the `Config.metadata` of its "
+            "contract; without a contract, give the sensor a policy with `max_age`."
+        )
+
+
 @dataclass(frozen=True)
 class Consumer:
     """An asset whose partitions are computed from the partitions of a source, as the graph declares both."""
@@ -73,6 +85,17 @@ class Consumer:
         """Whether one run may compute several partitions."""
         policy = self.graph.get(self.key).backfill_policy
         return policy is not None and policy.max_partitions_per_run is None and not self.is_stateful
+
+    def late_for(self, otherwise: timedelta | None = None) -> timedelta:
+        """How long after its time a partition still takes in what comes late, as its contract says; else `otherwise`.
+
+        Raises `AgeUnsaid`.
+        """
+        contract = self.graph.get(self.key).metadata.get("contract")
+        said = (Contract.load(str(contract)).late_for if contract else None) or otherwise
+        if said is None:
+            raise AgeUnsaid(self.name)
+        return said
 
     @cached_property
     def partitions(self) -> dg.TimeWindowPartitionsDefinition:

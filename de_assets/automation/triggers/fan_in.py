@@ -4,7 +4,7 @@ The sensor compares the inputs that are there with those that the partition's ne
 metadata tells. So it has no memory of its own: it may restart, and a partition that somebody else ran is up to date.
 
 - One that was never computed is requested when its inputs are complete, and otherwise at its deadline.
-- One whose inputs are others than those that it was made of is requested again, however old, for `WATCHED_DAYS`.
+- One whose inputs are others than those that it was made of is requested again for as long as its contract says (`late_for`).
 - What is overdue for long, and what is requested again, waits until the inputs are settled: while somebody catches up with a
   month, its days are not requested with every hour that comes.
 
@@ -28,7 +28,6 @@ from de_checks.freshness.clock import Clock, utc_now
 from de_checks.per_key import latest_materializations
 from de_resources.fan_in import INPUTS, FanIn, fan_in
 
-WATCHED_DAYS = 31
 PUNCTUAL = timedelta(hours=1)
 """How long after its deadline a partition is asked for at once, whatever is still being written."""
 SETTLED = timedelta(minutes=10)
@@ -78,7 +77,8 @@ def fan_in_sensor(
 ) -> dg.SensorDefinition:
     """A sensor that requests partitions of `asset` from those of `source` within their time; `deadline` after they end.
 
-    Both have time partitions. Before the first input that ever came, nothing is due. Starts no engine.
+    Both have time partitions. Before the first input that ever came, nothing is due. Starts no engine. The tick fails with
+    `AgeUnsaid` for an asset whose contract does not say for how long it takes in what comes late.
     """
 
     @dg.sensor(
@@ -119,7 +119,9 @@ def candidates(instance: dg.DagsterInstance, consumer: Consumer, now: datetime, 
     begun = consumer.source_partitions.time_window_for_partition_key(existing[0]).start
     ended = [str(each) for each in partitions.get_partition_keys(current_time=now)]
     computed = instance.get_materialized_partitions(key)
-    watched = {*ended[-WATCHED_DAYS:], *(each for each in ended if each not in computed)}
+    # In a closed calendar time ends with its last partition.
+    oldest = consumer.end_of(ended[-1]) - consumer.late_for() if ended else now
+    watched = {each for each in ended if each not in computed or consumer.end_of(each) >= oldest}
     keys = [each for each in ended if each in watched and consumer.end_of(each) > begun]
     busy = _in(instance, consumer, keys, dg.AssetPartitionStatus.IN_PROGRESS)
     free = [each for each in keys if each not in busy]

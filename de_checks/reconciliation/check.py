@@ -1,0 +1,112 @@
+"""The check: what landed, day by day, against what an answer counts and what was set apart on the way to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+
+import dagster as dg
+
+from de_checks.factory import CheckRun, check_of_asset
+from de_checks.freshness.clock import Clock, utc_now
+from de_checks.reconciliation.account import Account
+from de_checks.reconciliation.passage import Passage, told
+from de_checks.reconciliation.steps import Step, require_chain
+from de_checks.reconciliation.tables import Tables, by_day
+from de_checks.subject import Subject, spec_of
+from de_resources.compat.graph import whole_graph
+
+LEFT_OVER_TOLD = 50
+
+
+def reconciliation_check(
+    asset: Subject,
+    *,
+    steps: Sequence[Step],
+    beside: Mapping[str, dg.AssetKey] | None = None,
+    days: int = 62,
+    now: Clock = utc_now,
+    name: str = "landed_rows_are_accounted_for",
+) -> dg.AssetChecksDefinition:
+    """A check that everything that landed is counted in the asset, or was set apart or removed on the way, day by day.
+
+    Rows land in the `of` of the first of the `steps`, and in the tables of `beside` (by kind, as dead letters). A partition
+    that does not come out even waits, where its source changed since it was computed or nobody has computed it; where its
+    contract takes in what is late for no longer (`late_for`), that is too old; else its rows were lost, or counted twice, and
+    the check fails. Looked at are the newest `days` of the calendar. All tables have time partitions.
+
+    Reads logs, the materialisations of what is removed by condition, and the columns of a `total`; no engine. A rerun judges
+    what is there then. Metadata: `days`, a table; the totals of its columns; `left_over`, partition by partition, and
+    `days_left_out`, which were not looked at. Needs the resource `lake`. Raises `NoChain` at definition, `NotByTime`.
+    """
+    require_chain(spec_of(asset).key, steps)
+    others = {step.of for step in steps} | {key for step in steps for key in step.apart.values()}
+
+    def judge(run: CheckRun) -> dg.AssetCheckResult:
+        tables = Tables(run.lake, whole_graph(run.context.op_execution_context.job_def))
+        account = account_of(tables, run.instance, steps, beside or {}, days, now())
+        passed, sentence = account.verdict()
+        left = [
+            {"partition": each.partition, "of": each.of, "into": each.into, "rows": each.rows, "why": str(each.why)}
+            for each in account.left_over
+        ]
+        return dg.AssetCheckResult(
+            passed=passed,
+            description=sentence,
+            metadata={
+                **account.totals(),
+                "days": dg.MetadataValue.md(account.table()),
+                "left_over": dg.MetadataValue.json(left[:LEFT_OVER_TOLD]),
+                "days_left_out": account.days_left_out,
+            },
+        )
+
+    return check_of_asset(
+        asset,
+        name,
+        judge,
+        description="What landed is counted, or was set apart, removed, or is waiting: day by day.",
+        patterns=["dynamic_late_data_integrator"],
+        resources=["lake"],
+        also_reads=sorted({*others, *(beside or {}).values()}),
+    )
+
+
+def account_of(
+    tables: Tables,
+    instance: dg.DagsterInstance,
+    steps: Sequence[Step],
+    beside: Mapping[str, dg.AssetKey],
+    days: int,
+    now: datetime,
+) -> Account:
+    """The account of the newest days."""
+    landing = steps[0].of
+    first, end = tables.calendar(landing)
+    midnight = (end - timedelta(microseconds=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    since = max(first, midnight - timedelta(days=days - 1))
+    # Who computed what is asked before the rows are counted: what is computed in between is found, not missed.
+    before = tables.along(steps, since)
+    materialized = [told(step, tables, before, instance) for step in steps]
+    rows = tables.along(steps, since)
+    passages = [Passage(step, tables, rows, newest) for step, newest in zip(steps, materialized, strict=True)]
+    kinds = {kind: by_day(tables.rows(key, since)) for kind, key in beside.items()}
+    landed = sum(kinds.values(), by_day(rows[landing]))
+    for passage in passages:
+        kinds |= {kind: by_day(rows[key]) for kind, key in passage.step.apart.items()}
+        kinds |= {kind: _days(passage, removed) for kind, removed in passage.removed().items()}
+    everything = by_day(tables.rows(landing, first)) if since > first else {}
+    return Account(
+        landed=landed,
+        counted=by_day(rows[steps[-1].into]),
+        apart=kinds,
+        left_over=[each for passage in passages for each in passage.left_over(now)],
+        days_left_out=sum(day < since.date() for day in everything),
+        missing=[key.to_user_string() for key in rows if tables.log(key) is None],
+    )
+
+
+def _days(passage: Passage, removed: Mapping[str, int]) -> Counter[date]:
+    partitions = passage.tables.partitions(passage.step.into)
+    return by_day({partitions.time_window_for_partition_key(key).start: rows for key, rows in removed.items()})

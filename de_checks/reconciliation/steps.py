@@ -1,0 +1,51 @@
+"""How the way of rows from their landing to an answer is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import dagster as dg
+
+
+@dataclass(frozen=True)
+class Total:
+    """Of a dataset whose rows stand for many: the sum of `column` over the rows that have the values of `where`."""
+
+    column: str
+    where: Mapping[str, int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The rows of `of` are in `into`, or in a table of `apart`, or were `removed`. None leaves the time of its partition.
+
+    `apart` and `removed` are by kind, a word for people: the table, by partitions of time as well; and the condition of a
+    filter that says with each materialisation of `into` what it removed (`filter_interceptor.intercept`), first in order.
+    `total` is for an `into` that has been aggregated.
+    """
+
+    of: dg.AssetKey
+    into: dg.AssetKey
+    apart: Mapping[str, dg.AssetKey] = field(default_factory=dict)
+    removed: Mapping[str, str] = field(default_factory=dict)
+    total: Total | None = None
+
+
+class NoChain(ValueError):
+    """Steps of which one does not begin where the one before it ends, or that do not end at the asset."""
+
+    def __init__(self, asset: dg.AssetKey, steps: Sequence[Step]) -> None:
+        self.asset, self.steps = asset, tuple(steps)
+        told = ", ".join(f"{step.of.to_user_string()} to {step.into.to_user_string()}" for step in steps) or "none"
+        super().__init__(
+            f"The steps have to lead from where rows land to `{asset.to_user_string()}`, one after the other: {told}."
+        )
+
+
+def require_chain(asset: dg.AssetKey, steps: Sequence[Step]) -> None:
+    """Raise `NoChain`."""
+    joined = all(step.of == before.into for before, step in pairwise(steps))
+    if not (steps and joined and steps[-1].into == asset):
+        raise NoChain(asset, steps)

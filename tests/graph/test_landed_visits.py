@@ -1,0 +1,161 @@
+"""The account of landed visits on the blog's own assets, run by the engine: what is planted is what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster_delta import LocalConfig
+from deltalake import DeltaTable, write_deltalake
+
+from de_assets.contracts.devices import Devices
+from de_assets.contracts.users import Users
+from de_assets.contracts.visits import BronzeVisits
+from de_assets.gold import visits_cube_daily
+from de_assets.partitions import daily, hourly
+from de_assets.silver.visits import valid_visits
+from de_assets.silver.visits_enriched import visits_enriched
+from de_resources.contract import Contract
+from de_resources.delta.io_manager import SparkDeltaIOManager
+from de_resources.lake import Lake
+from de_resources.spark import SparkEngine
+
+pytestmark = pytest.mark.pattern("dynamic_late_data_integrator")
+
+HOURS = hourly.get_partition_keys()[:2]
+DAY = daily.get_partition_keys()[0]
+CUBE = visits_cube_daily.visits_cube_daily
+OUTSIDE = [
+    dg.AssetSpec(key, partitions_def=hourly, metadata={"partition_expr": "landing_hour"})
+    for key in (visits_cube_daily.LANDED, visits_cube_daily.LETTERS)
+]
+LOOKED_UP = [
+    dg.AssetSpec(["silver", name], metadata={"contract": Contract.of(model).path})
+    for name, model in (("users", Users), ("devices", Devices))
+]
+ASSETS = [*OUTSIDE, *LOOKED_UP, valid_visits, visits_enriched, CUBE]
+(CHECK,) = (c for c in visits_cube_daily.checks if c.check_key.name == "landed_rows_are_accounted_for")
+
+
+@dataclass
+class World:
+    """Two hours of landed visits, and what the platform makes of them."""
+
+    engine: SparkEngine
+    root: Path
+    instance: dg.DagsterInstance
+
+    def land(self, visits: Sequence[tuple[str, datetime, datetime]]) -> None:
+        """All visits that ever landed: identity, event, and hour of landing."""
+        rows = [
+            {"visit_id": id_, "event_time": at, "user_id": "u", "page": "/", "raw": f"{at}", "source_file": "log"}
+            | {"landing_hour": hour, "was_dead_lettered": False}
+            for id_, at, hour in visits
+        ]
+        contract = Contract.of(BronzeVisits)
+        whole = [{name: row.get(name) for name in contract.column_names} for row in rows]
+        frame = self.engine.spark_session.createDataFrame(whole, contract.struct_type())
+        frame.write.format("delta").partitionBy("landing_hour").mode("overwrite").save(self.path("bronze", "visits"))
+
+    def run(self, *assets: dg.AssetsDefinition, keys: Sequence[str] = HOURS) -> None:
+        bounds = {"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
+        selected = dg.AssetSelection.assets(*assets).without_checks()
+        done = dg.materialize(
+            ASSETS, tags=bounds, instance=self.instance, selection=selected, resources=self.resources()
+        )
+        assert done.success
+
+    def judge(self) -> dg.AssetCheckEvaluation:
+        job = dg.define_asset_job("look", dg.AssetSelection.all_asset_checks())
+        defs = dg.Definitions(ASSETS, asset_checks=[CHECK], jobs=[job], resources=self.resources())
+        (found,) = defs.resolve_job_def("look").execute_in_process(instance=self.instance).get_asset_check_evaluations()
+        return found
+
+    def resources(self) -> dict[str, Any]:
+        storage: dict[str, Any] = {"root_uri": str(self.root), "storage_options": LocalConfig(), "spark": self.engine}
+        return {"io_manager": SparkDeltaIOManager(**storage), "lake": Lake(**storage)}
+
+    def path(self, layer: str, name: str) -> str:
+        return str(self.root / layer / name)
+
+
+def figures(found: dg.AssetCheckEvaluation) -> dict[str, int]:
+    names = ("landed", "counted", "dead", "late", "duplicates", "waiting", "too old", "unexplained")
+    return {name: int(str(found.metadata[name].value)) for name in names}
+
+
+START = hourly.time_window_for_partition_key(HOURS[0]).start
+NEXT, MINUTE = START + timedelta(hours=1), timedelta(minutes=1)
+PLANTED = [
+    *((f"first {n}", START + n * MINUTE, START) for n in range(7)),
+    *((f"first {n}", START + n * MINUTE, START) for n in range(2)),  # came twice
+    *((f"next {n}", NEXT + n * MINUTE, NEXT) for n in range(4)),
+    ("left early", START + MINUTE, NEXT),  # late by an hour
+    ("ahead", NEXT + 90 * MINUTE, NEXT),  # dated in the future
+]
+TRUTH = dict.fromkeys(("dead", "waiting", "too old", "unexplained"), 0) | {
+    "landed": 15,
+    "counted": 11,
+    "late": 2,
+    "duplicates": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def world(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """After the first run of everything; each test leaves it as it should be."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        made = World(engine, tmp_path_factory.mktemp("landed"), instance)
+        made.land(PLANTED)
+        made.run(valid_visits)
+        made.run(visits_enriched)
+        made.run(CUBE, keys=[DAY])
+        yield made
+
+
+def test_the_account_of_the_blog_is_what_was_planted(world: World) -> None:
+    found = world.judge()
+    assert found.passed, found.description
+    assert figures(found) == TRUTH
+
+
+@pytest.mark.red_check("landed_rows_are_accounted_for")
+def test_a_visit_that_is_lost_on_the_way_is_red_until_its_hour_is_computed_again(world: World) -> None:
+    DeltaTable(world.path("silver", "visits_enriched")).delete("visit_id = 'first 3'")
+    found = world.judge()
+    assert not found.passed
+    assert f"`silver/visits_enriched` {HOURS[0]}: 1 of `silver/visits` missing" in str(found.description)
+    world.run(visits_enriched, keys=HOURS[:1])
+    found = world.judge()
+    assert found.passed
+    assert figures(found) == TRUTH, "the cube had never lost it"
+
+
+def test_a_late_hour_waits_for_the_cube_and_what_the_cube_counts_twice_is_red(world: World) -> None:
+    world.land([*PLANTED, ("later", NEXT + 9 * MINUTE, NEXT)])
+    found = world.judge()
+    assert found.passed
+    assert figures(found) == {**TRUTH, "landed": 16, "waiting": 1}
+    world.run(valid_visits)
+    world.run(visits_enriched)
+    world.run(CUBE, keys=[DAY])
+    assert figures(world.judge()) == {**TRUTH, "landed": 16, "counted": 12}
+    cube = DeltaTable(world.path("gold", "visits_cube_daily"))
+    cube.update({"visits": "visits + 1"}, predicate="grouping = 7")
+    found = world.judge()
+    assert not found.passed
+    assert f"`gold/visits_cube_daily` {DAY}: 1 more than `silver/visits_enriched` has" in str(found.description)
+    assert figures(found) == {**TRUTH, "landed": 16, "counted": 13, "unexplained": -1}
+
+
+def test_letters_are_counted_as_landed(world: World) -> None:
+    before = figures(world.judge())
+    letters = world.engine.spark_session.createDataFrame([(START, "broken")] * 3, "landing_hour TIMESTAMP, raw STRING")
+    write_deltalake(world.path("bronze", "visits_dead_letter"), letters.toArrow(), partition_by=["landing_hour"])
+    found = figures(world.judge())
+    assert (found["landed"], found["dead"]) == (before["landed"] + 3, 3)
