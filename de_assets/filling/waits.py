@@ -73,11 +73,13 @@ class NoSuchPartition(PermanentError):
 
 
 class Waits:
-    """What holds partitions back, of all locations. What is there of an asset is looked up once, when it is first asked for."""
+    """What holds partitions back, of all locations. Each asset is looked up once, when it is first asked for."""
 
     def __init__(self, instance: dg.DagsterInstance, locations: Iterable[dg.Definitions]) -> None:
         self._instance = instance
         self._known: dict[dg.AssetKey, Mapping[str, int]] = {}
+        self._tries: dict[dg.AssetKey, Mapping[str, tuple[str, int]]] = {}
+        self._good: dict[dg.AssetKey, Collection[tuple[dg.AssetCheckKey, str | None]]] = {}
         self._units = {key: unit for unit in units(locations) for key in unit.assets}
 
     def fan_ins(self) -> list[str]:
@@ -154,7 +156,11 @@ class Waits:
                 if record.asset_entry.last_run_id:
                     runs[record.asset_entry.last_run_id] = {""}
         else:
-            tries = storage.get_latest_asset_partition_materialization_attempts_without_materializations(key)
+            if key not in self._tries:
+                self._tries[key] = storage.get_latest_asset_partition_materialization_attempts_without_materializations(
+                    key
+                )
+            tries = self._tries[key]
             for each in sorted(keys & tries.keys()):
                 runs.setdefault(tries[each][0], set()).add(each)
         for run_id, own in runs.items():
@@ -168,7 +174,9 @@ class Waits:
         gates = [check for check in sorted(unit.gates & {*unit.checks_by_partition}) if check.asset_key == key]
         if not gates or not keys:
             return
-        good = passed(self._instance, gates)
+        if key not in self._good:
+            self._good[key] = passed(self._instance, gates)
+        good = self._good[key]
         for check in gates:
             bad = tuple(each for each in sorted(keys) if (check, each or None) not in good)
             if bad:

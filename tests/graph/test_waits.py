@@ -1,5 +1,6 @@
 """Which hour a day waits for: what is missing above it is told down to its first cause, and nothing else is."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -204,6 +205,35 @@ def test_a_year_of_open_days_tells_the_newest(instance: dg.DagsterInstance) -> N
     found = list(held(Waits(instance, [dg.Definitions([of_hours, of_days])])))
     assert [key for _, key, _ in found] == [f"2025-12-{day}" for day in range(25, 32)]
     assert [[len(cause.keys) for cause in causes] for _, _, causes in found] == [[24]] * 7
+
+
+def test_a_look_at_many_days_asks_the_event_log_once_about_each_asset(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of these questions reads a row for every partition that the asset ever had."""
+    storage, asked = instance.event_log_storage, Counter[str]()
+    for question in (
+        "get_latest_asset_partition_materialization_attempts_without_materializations",
+        "get_latest_storage_id_by_partition",
+        "get_asset_check_partition_info",
+    ):
+
+        def counted(about: object, *more: object, question: str = question, **named: object) -> object:
+            asked[f"{question} {about}"] += 1
+            return getattr(type(storage), question)(storage, about, *more, **named)
+
+        monkeypatch.setattr(storage, question, counted)
+    dg.materialize(
+        [raw, valid, adds_up],
+        instance=instance,
+        partition_key=KEYS[0],
+        tags={"wrong": KEYS[0]},
+        raise_on_error=False,
+    )
+    found = [causes for _, _, causes in held(Waits(instance, [DEFS]))]
+    assert len(found) == 2
+    assert len(asked) > 3
+    assert set(asked.values()) == {1}
 
 
 def test_hours_that_wait_for_the_same_are_one_cause(instance: dg.DagsterInstance) -> None:
