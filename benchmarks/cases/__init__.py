@@ -2,11 +2,14 @@
 
 from benchmarks.case import Case
 from benchmarks.cases import (
+    aggregate,
     backfill,
     capture,
     concurrent_runner,
     contract_check,
+    deduplicate,
     dual_write,
+    enrich,
     executors,
     file_loader,
     filter_account,
@@ -24,6 +27,7 @@ from benchmarks.cases import (
     publish,
     rule_suite,
     rules,
+    sessionise,
     sessions,
     small_asset,
     split,
@@ -51,6 +55,10 @@ CASES = tuple(
             dual_write,
             backfill,
             partition_overwrite,
+            deduplicate,
+            sessionise,
+            enrich,
+            aggregate,
             sessions,
             publish,
             merge_replay,
