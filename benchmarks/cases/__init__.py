@@ -32,6 +32,7 @@ from benchmarks.cases import (
     sessions,
     small_asset,
     split,
+    stateful_sessions,
 )
 
 CASES = tuple(
@@ -61,6 +62,7 @@ CASES = tuple(
             enrich,
             aggregate,
             salting,
+            stateful_sessions,
             sessions,
             publish,
             merge_replay,
