@@ -2,11 +2,14 @@
 
 from benchmarks.case import Case
 from benchmarks.cases import (
+    aggregate,
     backfill,
     capture,
     concurrent_runner,
     contract_check,
+    deduplicate,
     dual_write,
+    enrich,
     executors,
     file_loader,
     filter_account,
@@ -24,9 +27,12 @@ from benchmarks.cases import (
     publish,
     rule_suite,
     rules,
+    salting,
+    sessionise,
     sessions,
     small_asset,
     split,
+    stateful_sessions,
 )
 
 CASES = tuple(
@@ -51,6 +57,12 @@ CASES = tuple(
             dual_write,
             backfill,
             partition_overwrite,
+            deduplicate,
+            sessionise,
+            enrich,
+            aggregate,
+            salting,
+            stateful_sessions,
             sessions,
             publish,
             merge_replay,

@@ -1,0 +1,41 @@
+"""A day of 10 million visits: counted, with their visitors, for every combination of country, kind of device and referral.
+
+The asset `gold/visits_cube_daily` itself, called on a frame, beside `GROUP BY …, CUBE (…)` in SQL. Distinct visitors are
+counted anew for each of the eight groupings, so that the engine moves each visit's visitor eight times: that is the job, and
+what both pay for. Staged Parquet in, every value computed, nothing written. Equal: all rows, in all columns. DuckDB,
+which does this several times faster on one machine, is neither installed here nor compared with.
+"""
+
+from typing import cast
+
+from pyspark.sql import DataFrame
+
+from benchmarks import visits
+from benchmarks.by_hand import Pair
+from benchmarks.figure import Figure
+from benchmarks.workbench import Workbench
+from de_assets.gold.visits_cube_daily import DIMENSIONS, visits_cube_daily
+
+
+def run(bench: Workbench) -> list[Figure]:
+    """The price of a cube that has a name."""
+    rows = visits.rows_of(bench)
+    found = visits.staged(bench, "aggregate", visits.with_country(visits.visits(bench.spark, rows)))
+    ours = cast("DataFrame", visits_cube_daily(found))
+    pair = Pair("aggregate", f"cube of {rows:,} visits", ours, by_hand(found))
+    return pair.figures(bench, at_most=5)
+
+
+def by_hand(found: DataFrame) -> DataFrame:
+    """As everybody writes it."""
+    wanted = ", ".join(DIMENSIONS)
+    return found.sparkSession.sql(
+        f"""
+        SELECT to_date(event_time) AS event_date, {wanted},
+               CAST(grouping_id() AS INT) AS grouping,
+               count(*) AS visits, count(DISTINCT user_id) AS users, count_if(is_bot) AS bot_visits
+        FROM {{found}}
+        GROUP BY to_date(event_time), CUBE ({wanted})
+        """,
+        found=found,
+    )

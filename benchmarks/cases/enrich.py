@@ -1,0 +1,50 @@
+"""A day of 10 million visits: each with the country that its visitor had then, and with the name of its device.
+
+The asset `silver/visits_enriched` itself, called on frames, beside its two left joins written out: with the version of the
+user that was valid at the visit, of 450,000 visitors with two versions each, and with 100 devices. Of every tenth visitor
+nothing is known, and some devices have no name: those visits stay. Staged Parquet in, every value computed, nothing
+written. Equal: all rows, in all columns. DuckDB, which does this several times faster on one machine, is neither installed
+here nor compared with.
+"""
+
+from typing import cast
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from benchmarks import visits
+from benchmarks.by_hand import Pair
+from benchmarks.case import require_equal
+from benchmarks.figure import Figure
+from benchmarks.workbench import Workbench
+from de_assets.silver.visits_enriched import visits_enriched
+
+
+def run(bench: Workbench) -> list[Figure]:
+    """The price of joins that have a name."""
+    rows = visits.rows_of(bench)
+    found = visits.staged(bench, "enrich", visits.visits(bench.spark, rows))
+    users = visits.staged(bench, "users", visits.users(bench.spark, rows))
+    devices = visits.staged(bench, "devices", visits.devices(bench.spark))
+    ours = cast("DataFrame", visits_enriched(found, users, devices))
+    pair = Pair("enrich", f"{rows:,} visits with user and device", ours, by_hand(found, users, devices))
+    figures = pair.figures(bench, at_most=9)
+    require_equal("enrich (visits)", rows, ours.count())
+    return figures
+
+
+def by_hand(found: DataFrame, users: DataFrame, devices: DataFrame) -> DataFrame:
+    """As everybody writes it."""
+    v, u, d = found.alias("v"), users.alias("u"), devices.alias("d")
+    was_valid = "v.event_time >= u.valid_from AND (u.valid_to IS NULL OR v.event_time < u.valid_to)"
+    same_device = "lower(v.device_type) = d.type AND v.device_version = d.version"
+    joined = v.join(u, F.expr(f"v.user_id = u.user_id AND {was_valid}"), "left").join(d, F.expr(same_device), "left")
+    return joined.select(
+        *(f"v.{name}" for name in ("visit_id", "event_time", "user_id", "page", "referral", "ad_id", "browser")),
+        F.lower("v.device_type").alias("device_type"),
+        F.col("d.full_name").alias("device_name"),
+        "u.country",
+        F.col("u.user_id").isNotNull().alias("is_registered"),
+        "v.is_bot",
+        "v.event_hour",
+    )
