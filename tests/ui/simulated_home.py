@@ -132,12 +132,12 @@ class Home:
             ),
         )
 
-    def commits(self, table: str) -> Counter[str]:
+    def commits(self, table: str, column: str) -> Counter[str]:
         """How often the data of each partition was written, as the table's own log tells; a compaction changes no data."""
         counted: Counter[str] = Counter()
         for commit in (self.table(table) / "_delta_log").glob("*.json"):
             adds = [action["add"] for action in map(json.loads, commit.read_text().splitlines()) if "add" in action]
-            counted.update({value for add in adds if add["dataChange"] for value in add["partitionValues"].values()})
+            counted.update({add["partitionValues"][column] for add in adds if add["dataChange"]})
         return counted
 
     def _instance(self) -> dg.DagsterInstance:

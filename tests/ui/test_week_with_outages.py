@@ -31,7 +31,7 @@ def test_a_week_with_outages_of_the_daemon_computes_each_partition_once(soak_see
     random_ = random.Random(soak_seed)  # noqa: S311 - a world, not a secret
     pieces = steps(visited(random_, DAYS), random_, DAYS, overlap=False)
     logs, views = written(tmp_path, pieces), [view for piece in pieces for view in piece]
-    hours = {f"{view.time:%Y-%m-%d %H}:00:00" for view in views}
+    hours = {f"{view.time:%Y-%m-%dT%H}:00:00.000000Z" for view in views}
     days = {f"{START + timedelta(days=day):%Y-%m-%d}" for day in range(DAYS)}
 
     with living_home(tmp_path / "home") as home:
@@ -55,6 +55,6 @@ def test_a_week_with_outages_of_the_daemon_computes_each_partition_once(soak_see
             daemon.kill()
 
         assert home.silver() == expected(views)
-        for tables, partitions in ((HOURLY, hours), (DAILY, days)):
+        for tables, column, partitions in ((HOURLY, "event_hour", hours), (DAILY, "event_date", days)):
             for table in tables:
-                assert home.commits(table) == dict.fromkeys(partitions, 1), table
+                assert home.commits(table, column) == dict.fromkeys(partitions, 1), table
