@@ -27,7 +27,7 @@ class Pair:
     ours: DataFrame
     by_hand: DataFrame
 
-    def figures(self, bench: Workbench, *, at_most: int) -> list[Figure]:
+    def figures(self, bench: Workbench, *, at_most: int, rounds: int = 5) -> list[Figure]:
         """How long ours takes beside the other one, in at most so many rounds.
 
         Both are computed to the last value, and kept nowhere: a disk would only make them more alike. To compare what they
@@ -37,7 +37,7 @@ class Pair:
         samples = alternate(
             {name: partial(compute, frame) for name, frame in contenders.items()},
             verify=self.require_equal,
-            rounds=bench.pick(small=1, full=5),
+            rounds=bench.pick(small=1, full=rounds),
             at_most=bench.pick(small=1, full=at_most),
             enough=lambda taken: self.figure(taken).is_decided,
             warm_ups=0,
