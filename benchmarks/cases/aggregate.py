@@ -23,7 +23,7 @@ def run(bench: Workbench) -> list[Figure]:
     found = visits.staged(bench, "aggregate", visits.with_country(visits.visits(bench.spark, rows)))
     ours = cast("DataFrame", visits_cube_daily(found))
     pair = Pair("aggregate", f"cube of {rows:,} visits", ours, by_hand(found))
-    # Each call takes a minute or more, and both have the same plan: three rounds tell whether that has changed.
+    # The longest calls of these cases: five rounds, of which an interval could be made, would take too long for one case.
     return pair.figures(bench, rounds=3, at_most=3)
 
 
