@@ -87,7 +87,7 @@ format: setup    ## Rewrite the code in the project's format
 	$(BIN)/ruff format .
 
 bench: setup     ## Measure against the bars, write docs/benchmarks.md
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -W ignore -m benchmarks $(ARGS)
 
 clean:           ## Stop services; remove the environment and everything kept under .de
 	-@test -x $(BIN)/de && $(BIN)/de down

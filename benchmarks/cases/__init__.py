@@ -25,6 +25,7 @@ from benchmarks.cases import (
     orderers,
     partition_overwrite,
     publish,
+    row_lineage,
     rule_suite,
     rules,
     salting,
@@ -70,6 +71,7 @@ CASES = tuple(
             filter_account,
             online_observer,
             lineage,
+            row_lineage,
         ),
     )
 )

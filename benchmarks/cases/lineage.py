@@ -1,11 +1,9 @@
-"""What lineage costs: of columns in one run of fifty small assets, of rows in one write.
+"""What the lineage of columns costs in one run of fifty small assets.
 
 A table of 20 columns and 49 assets that filter, aggregate and join it are written as Delta tables by one run in this process,
 and recorded in an instance on the disk. The time inside of lineage - asking for the plans, reading them, making the metadata -
 is taken within the run, so that the rest of the run is the same; the peer is that rest. For information, one run with lineage
-replaced by nothing, before the engine is warm. Rows are traced by the stamp that every commit carries: the same frame is
-written with it and without it. Equal: the last tables of the runs; the columns and bytes of both writes. Each part has a
-fixed number of rounds.
+replaced by nothing, before the engine is warm. Equal: the last tables of the runs.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -33,12 +29,11 @@ BAR = 1.03
 ASSETS, ROUNDS = 50, 5
 COLUMNS = [f"c{number}" for number in range(20)]
 WITH, WITHOUT, REST = "with lineage", "without", "the rest of the run"
-STAMPED, PLAIN = "with the stamp", "plain `df.write`"
 
 
 def run(bench: Workbench) -> list[Figure]:
-    """The price of knowing where every column, and every row, comes from."""
-    return [*_columns(bench, bench.pick(small=4, full=ASSETS)), _rows(bench, bench.pick(small=2_000, full=200_000))]
+    """The price of knowing where every column comes from."""
+    return _columns(bench, bench.pick(small=4, full=ASSETS))
 
 
 def _columns(bench: Workbench, count: int) -> list[Figure]:
@@ -81,29 +76,6 @@ def _columns(bench: Workbench, count: int) -> list[Figure]:
     ]
 
 
-def _rows(bench: Workbench, count: int) -> Figure:
-    frame, stamp = _staged(bench, count), bench.stamp(bench.table("traced")).text()
-    paths = {name: str(bench.folder("rows") / name.split()[0]) for name in (STAMPED, PLAIN)}
-
-    def write(name: str, **options: str) -> None:
-        frame.write.format("delta").mode("overwrite").options(**options).save(paths[name])
-
-    def verify() -> None:
-        require_equal("the columns", ["id", *COLUMNS], *(_column_names(path) for path in paths.values()))
-        require_equal("the bytes of data", *(_bytes_of_data(path) for path in paths.values()))
-
-    samples = alternate(
-        {STAMPED: partial(write, STAMPED, userMetadata=stamp), PLAIN: partial(write, PLAIN)},
-        verify=verify,
-        rounds=bench.pick(small=2, full=15),
-        warm_ups=3,
-    )
-    verify()
-    what = f"rows: overwrite of {count:,} rows with {len(COLUMNS) + 1} columns"
-    note = f"0 columns and 0 bytes of data more; {len(stamp)} bytes in the commit"
-    return Figure("lineage", what, Kind.RATIO, STAMPED, samples[STAMPED], PLAIN, samples[PLAIN], BAR, note=note)
-
-
 @contextmanager
 def _timed(work: Callable[..., Any]) -> Iterator[list[float]]:
     """How long each call of the lineage took, in seconds."""
@@ -126,21 +98,6 @@ def _known(told: Mapping[str, Any]) -> tuple[bool, bool]:
 
 def _sorted_rows(uri: str) -> list[str]:
     return sorted(map(str, DeltaTable(uri).to_pyarrow_table().to_pylist()))
-
-
-def _column_names(path: str) -> list[str]:
-    return [field.name for field in DeltaTable(path).schema().fields]
-
-
-def _bytes_of_data(path: str) -> int:
-    """Of the files that are live."""
-    return sum(Path(file).stat().st_size for file in DeltaTable(path).file_uris())
-
-
-def _staged(bench: Workbench, count: int) -> DataFrame:
-    path = str(bench.folder("staged") / "wide")
-    _wide(bench, count).coalesce(1).write.mode("error").parquet(path)
-    return bench.spark.read.parquet(path)
 
 
 def _wide(bench: Workbench, count: int) -> DataFrame:
