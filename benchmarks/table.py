@@ -63,7 +63,7 @@ def amount(kind: Kind, value: float) -> str:
         case Kind.MEMORY:
             return f"{value:.2f} GiB"
         case Kind.RATE:
-            return f"{value:,.0f}/s"
+            return f"{value:,.0f}/s" if value >= 10 else f"{value:.2f}/s"
 
 
 def bar(figure: Figure) -> str:
