@@ -1,5 +1,6 @@
 """A small graph for tests of checks: daily visits with a contract on real Delta tables, and runs of parts of it."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -12,7 +13,7 @@ import pyspark.sql.types as T
 import pytest
 from dagster_delta import LocalConfig
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.traceback_utils import SCCallSiteSync
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.lake import Lake
@@ -53,7 +54,7 @@ def days(count: int, first: str = "2024-01-01") -> list[str]:
 Row = tuple[str | None, str | None, int | None, str | None]
 
 
-def good(day: str, rows: int = 2) -> list[Row]:
+def good(day: str, rows: int = 2) -> list[Any]:
     """Rows that keep the contract: visit, e-mail, pages, region."""
     return [(f"{day}/{n}", CANARY, n, "eu") for n in range(rows)]
 
@@ -159,17 +160,19 @@ def clock(text: str) -> Callable[[], datetime]:
     return lambda: datetime.fromisoformat(text)
 
 
-def every_call_says_where_it_is(patch: pytest.MonkeyPatch) -> None:
-    """PySpark counts in one number for all threads how deep it is in calls: where a thread of an earlier test is in one, or was
-    when its engine ended, no query says where it comes from. Here each call says it by itself, to its own thread."""
-    patch.setattr(SCCallSiteSync, "__enter__", lambda self: self._context._jsc.setCallSite(self._call_site))
-    patch.setattr(SCCallSiteSync, "__exit__", lambda self, *_: self._context._jsc.setCallSite(None))
+def queries_of(patch: pytest.MonkeyPatch, module: str) -> list[str]:
+    """From now on, the functions of a module of ours that fetch a frame, once for each time they do.
 
+    Asked of the client's calls: what the engine's own lists say about where a query came from depends on its other threads.
+    """
+    fetched: list[str] = []
+    collect = ClassicDataFrame.collect
 
-def queries_of(spark: SparkSession, module: str) -> set[int]:
-    """The identifiers of the queries that a module of ours sent to the classic engine of this process."""
-    # The store is filled by a listener, which a busy machine lets fall behind.
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60_000)
-    executions = spark._jsparkSession.sharedState().statusStore().executionsList()
-    found = (executions.apply(n) for n in range(executions.size()))
-    return {e.executionId() for e in found if module in e.description()}
+    def noted(frame: DataFrame) -> list[Any]:
+        caller = inspect.currentframe().f_back
+        if Path(caller.f_code.co_filename).name == module:
+            fetched.append(caller.f_code.co_name)
+        return collect(frame)
+
+    patch.setattr(ClassicDataFrame, "collect", noted)
+    return fetched
