@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from de_assets.cli.terminal import console, explained
 from de_resources.errors import PermanentError
@@ -74,7 +74,7 @@ def inspect(
     counts: Counter[tuple[str, str, str]] = Counter((_key(f.hour), f.reason, f.status) for f in found)
     table = Table("hour", "reason", "status", "letters")
     for (hour, why, state), count in sorted(counts.items()):
-        table.add_row(hour, escape(why), state, f"{count:,}")
+        table.add_row(hour, why, state, f"{count:,}")
     console.print(table)
     console.print(f"{len(found):,} dead letter(s).", highlight=False)
     if found[:limit]:
@@ -189,9 +189,9 @@ def _tell_run(outcome: UnitOutcome, hours: Sequence[datetime]) -> None:
         highlight=False,
     )
     for name in outcome.checks_failed[:20]:
-        console.print(f"  [red]failed[/red] {name}", highlight=False)
+        console.print(Text.assemble("  ", ("failed", "red"), f" {name}"))
     for failure in outcome.failures:
-        console.print(f"  [red]error[/red] {failure}", highlight=False)
+        console.print(Text.assemble("  ", ("error", "red"), f" {failure}"))
     if not outcome.failures:
         wanted = set(hours)
         again = sum(1 for f in _letters() if f.hour in wanted and f.repair_of and f.status == "open")
@@ -234,10 +234,10 @@ def _examples(found: Sequence[Letter]) -> Table:
             _key(f.hour),
             f.field or "",
             str(f.attempts),
-            escape(f"{f.source_file}{line}"),
+            f"{f.source_file}{line}",
             what,
             REDACTED,
-            escape(f.why or ""),
+            f.why or "",
         )
     return table
 
