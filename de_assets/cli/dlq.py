@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 HELP = "Dead letters of visits: look at them, replay them, give them up."
 
-TABLE = "bronze/visits_dead_letter"
 Partition = Annotated[str, typer.Option(help="Only this hour, such as 2024-10-10-05:00.")]
 Reason = Annotated[str, typer.Option(help="Only letters with this reason.")]
 NoRun = Annotated[bool, typer.Option("--no-run", help="Land the decisions, and say which hours are to be run.")]
@@ -93,6 +92,7 @@ def replay(
     """Feed lines back through the normal path: land them, run their hours again, and list what is stale downstream.
 
     The same replay twice changes nothing. A repaired line that cannot be understood either is a dead letter again.
+    Exit status 1 where a step failed, or a check goes on holding an hour back.
     """
     with explained():
         if (repaired is None) == (not every):
@@ -161,7 +161,8 @@ def _decide(make: Callable[[Decisions], DecidedLetters], *, runs: bool) -> None:
             console.print("Every hour has taken in what was decided. Nothing was run.")
             return
         if not runs:
-            console.print(f"To be run: bronze/visits and {TABLE}, for {spans(map(_key, hours))}.", highlight=False)
+            replayed = " and ".join(asset.to_user_string() for asset in replaying.REPLAYED)
+            console.print(f"To be run: {replayed}, for {spans(map(_key, hours))}.", highlight=False)
             return
         try:
             outcome = replaying.run_hours(instance, hours)
@@ -169,7 +170,7 @@ def _decide(make: Callable[[Decisions], DecidedLetters], *, runs: bool) -> None:
             close_connections()
         _tell_run(outcome, hours)
         _tell_stale(replaying.stale(instance, hours))
-    if outcome.failures:
+    if outcome.failures or outcome.bad:
         raise typer.Exit(1)
 
 
@@ -258,8 +259,9 @@ def _letters(
     partition: str = "", reason: str = "", status: str | None = None, *, with_raw: bool = False
 ) -> Sequence[Letter]:
     from de_assets.dead_letters.letters import letters
+    from de_assets.dead_letters.replay import DEAD_LETTERS
 
-    table = f"{Settings.from_environment().lake_root}/{TABLE}"
+    table = Settings.from_environment().uri_of(DEAD_LETTERS.to_user_string())
     hours = [_hour(partition)] if partition else None
     return list(letters(table, hours=hours, reason=reason or None, status=status, with_raw=with_raw))
 
