@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from benchmarks.case import Case
 from benchmarks.cases import CASES
@@ -27,7 +28,9 @@ DOCUMENT = PROJECT / "docs" / "benchmarks.md"
 RECORDS = DOCUMENT.with_suffix(".json")
 IMAGES = PROJECT / "docs" / "images"
 NAMES = [case.name for case in CASES]
-console = Console(width=None if sys.stdout.isatty() else 160)  # a log has no width of its own
+console = Console(
+    width=None if sys.stdout.isatty() else 160, markup=False, emoji=False
+)  # a log has no width of its own
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -47,7 +50,7 @@ def main(
     try:
         figures = _measure(names or NAMES, size, anyway)
     except PlatformError as error:
-        console.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False)
+        console.print(Text.assemble((type(error).__name__, "red"), f": {error}"))
         raise typer.Exit(2) from None
     console.print(terminal_table(figures))
     for note in notes(figures):
@@ -73,7 +76,7 @@ def _records(cases: list[Case], size: Size, anyway: bool) -> Iterator[Record]:
             busy = MachineBusy(machine.load)
             if not anyway:
                 raise busy
-            console.print(f"[yellow]{busy}[/yellow]", highlight=False)
+            console.print(Text(str(busy), "yellow"))
         for number, case in enumerate(cases, start=1):
             with console.status(f"Measuring {case.name} ({number} of {len(cases)}) …"):
                 meter = Meter(bench.servers)

@@ -84,7 +84,7 @@ def export(
             typer.echo(text_of(documents.of(names[0])), nl=False)
         else:
             written = write(documents, chosen, folder)
-            console.print(f"{len(written)} contract(s) written to {folder}", highlight=False, markup=False)
+            console.print(f"{len(written)} contract(s) written to {folder}", highlight=False)
 
 
 def _compare(documents: Documents, names: list[str], folder: Path) -> None:
@@ -93,7 +93,7 @@ def _compare(documents: Documents, names: list[str], folder: Path) -> None:
     found = stale(documents, names, folder)
     for file, told in found.items():
         for line in told:
-            console.print(f"{file}: {line}", highlight=False, markup=False)
+            console.print(f"{file}: {line}", highlight=False)
     if found:
         raise DocumentsOutdated(folder, len(found))
-    console.print(f"{len(names)} contract(s) in {folder} are as they are here.", highlight=False, markup=False)
+    console.print(f"{len(names)} contract(s) in {folder} are as they are here.", highlight=False)

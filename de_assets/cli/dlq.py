@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from de_assets.cli.terminal import console, explained
 from de_resources.errors import PermanentError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 HELP = "Dead letters of visits: look at them, replay them, give them up."
 
-TABLE = "bronze/visits_dead_letter"
 Partition = Annotated[str, typer.Option(help="Only this hour, such as 2024-10-10-05:00.")]
 Reason = Annotated[str, typer.Option(help="Only letters with this reason.")]
 NoRun = Annotated[bool, typer.Option("--no-run", help="Land the decisions, and say which hours are to be run.")]
@@ -74,7 +73,7 @@ def inspect(
     counts: Counter[tuple[str, str, str]] = Counter((_key(f.hour), f.reason, f.status) for f in found)
     table = Table("hour", "reason", "status", "letters")
     for (hour, why, state), count in sorted(counts.items()):
-        table.add_row(hour, escape(why), state, f"{count:,}")
+        table.add_row(hour, why, state, f"{count:,}")
     console.print(table)
     console.print(f"{len(found):,} dead letter(s).", highlight=False)
     if found[:limit]:
@@ -93,6 +92,7 @@ def replay(
     """Feed lines back through the normal path: land them, run their hours again, and list what is stale downstream.
 
     The same replay twice changes nothing. A repaired line that cannot be understood either is a dead letter again.
+    Exit status 1 where a step failed, or a check goes on holding an hour back.
     """
     with explained():
         if (repaired is None) == (not every):
@@ -161,7 +161,8 @@ def _decide(make: Callable[[Decisions], DecidedLetters], *, runs: bool) -> None:
             console.print("Every hour has taken in what was decided. Nothing was run.")
             return
         if not runs:
-            console.print(f"To be run: bronze/visits and {TABLE}, for {spans(map(_key, hours))}.", highlight=False)
+            replayed = " and ".join(asset.to_user_string() for asset in replaying.REPLAYED)
+            console.print(f"To be run: {replayed}, for {spans(map(_key, hours))}.", highlight=False)
             return
         try:
             outcome = replaying.run_hours(instance, hours)
@@ -169,7 +170,7 @@ def _decide(make: Callable[[Decisions], DecidedLetters], *, runs: bool) -> None:
             close_connections()
         _tell_run(outcome, hours)
         _tell_stale(replaying.stale(instance, hours))
-    if outcome.failures:
+    if outcome.failures or outcome.bad:
         raise typer.Exit(1)
 
 
@@ -189,9 +190,9 @@ def _tell_run(outcome: UnitOutcome, hours: Sequence[datetime]) -> None:
         highlight=False,
     )
     for name in outcome.checks_failed[:20]:
-        console.print(f"  [red]failed[/red] {name}", highlight=False)
+        console.print(Text.assemble("  ", ("failed", "red"), f" {name}"))
     for failure in outcome.failures:
-        console.print(f"  [red]error[/red] {failure}", highlight=False)
+        console.print(Text.assemble("  ", ("error", "red"), f" {failure}"))
     if not outcome.failures:
         wanted = set(hours)
         again = sum(1 for f in _letters() if f.hour in wanted and f.repair_of and f.status == "open")
@@ -234,10 +235,10 @@ def _examples(found: Sequence[Letter]) -> Table:
             _key(f.hour),
             f.field or "",
             str(f.attempts),
-            escape(f"{f.source_file}{line}"),
+            f"{f.source_file}{line}",
             what,
             REDACTED,
-            escape(f.why or ""),
+            f.why or "",
         )
     return table
 
@@ -258,8 +259,9 @@ def _letters(
     partition: str = "", reason: str = "", status: str | None = None, *, with_raw: bool = False
 ) -> Sequence[Letter]:
     from de_assets.dead_letters.letters import letters
+    from de_assets.dead_letters.replay import DEAD_LETTERS
 
-    table = f"{Settings.from_environment().lake_root}/{TABLE}"
+    table = Settings.from_environment().uri_of(DEAD_LETTERS.to_user_string())
     hours = [_hour(partition)] if partition else None
     return list(letters(table, hours=hours, reason=reason or None, status=status, with_raw=with_raw))
 

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from de_assets.cli.terminal import console, explained
@@ -31,9 +30,9 @@ def impact(
     if as_json:
         typer.echo(json.dumps(_document(target, found), indent=2))
         return
-    console.print(_table(found) if found else f"Nothing depends on {escape(str(target))}.")
+    console.print(_table(found) if found else f"Nothing depends on {target}.")
     for note in _notes(target, found):
-        console.print(escape(note), highlight=False)
+        console.print(note, highlight=False)
 
 
 def _asked(what: str) -> tuple[Target, list[Affected]]:
@@ -54,7 +53,7 @@ def _table(found: Sequence[Affected]) -> Table:
     for each in found:
         columns = ", ".join(each.columns) or "-"
         marks = ("yes" if each.rows else "-", "yes" if each.breaks else "-")
-        table.add_row(*map(escape, (each.asset, columns, *marks, ", ".join(each.owners) or "nobody", each.known)))
+        table.add_row(each.asset, columns, *marks, ", ".join(each.owners) or "nobody", each.known)
     return table
 
 

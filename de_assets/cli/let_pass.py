@@ -31,7 +31,7 @@ def let_pass(
             _list()
             return
         told = decide(LET_PASS, {"asset": asset, "partition": partition, "reason": reason})
-        console.print(f"{told['let_pass']}", markup=False, highlight=False)
+        console.print(f"{told['let_pass']}", highlight=False)
 
 
 def _list() -> None:

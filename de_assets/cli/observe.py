@@ -19,4 +19,4 @@ def observe() -> None:
     settings = Settings.from_environment()
     with explained(), dagster_instance(settings) as instance:
         for line in write_observatory(instance, settings.home, datetime.now(UTC)).lines:
-            console.print(line, highlight=False, markup=False)
+            console.print(line, highlight=False)

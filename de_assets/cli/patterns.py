@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from de_assets import catalogue
 from de_assets.catalogue import Alias, Family
@@ -17,7 +17,7 @@ from de_assets.cli.terminal import console, explained
 if TYPE_CHECKING:
     from de_assets.catalogue import Status
 
-NOT_YET = "[yellow]not yet[/yellow]"
+NOT_YET = Text("not yet", "yellow")
 
 
 def patterns(
@@ -75,7 +75,7 @@ def _show_all(statuses: list[Status]) -> None:
             table.add_section()
         shown_family = "" if s.pattern.family is family else str(s.pattern.family)
         family = s.pattern.family
-        carriers = "\n".join(escape(str(carrier)) for carrier in s.carriers)
+        carriers = "\n".join(map(str, s.carriers))
         table.add_row(shown_family, s.pattern.title, carriers or NOT_YET, str(len(s.tests)) if s.tests else NOT_YET)
     console.print(table)
     carried, proved = sum(s.is_carried for s in statuses), sum(s.is_proved for s in statuses)
@@ -99,7 +99,7 @@ def _show_entry(status: Status, alias: Alias | None) -> None:
     grid.add_column(overflow="fold")  # ids of tests and paths are copied: whole ones only
     for label, text in rows:
         if text or label in ("carriers", "tests"):
-            grid.add_row(f"[bold]{label}[/bold]", escape(text) or NOT_YET)
+            grid.add_row(Text(label, "bold"), text or NOT_YET)
     console.print(Panel(grid, title=pattern.title, title_align="left"))
 
 

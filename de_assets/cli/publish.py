@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from de_assets.cli.decisions import decide
@@ -70,7 +69,7 @@ def _list(asset: str) -> None:
         for held in waiting(DeltaTable(f"{layer}.{dataset}", f"{root}/{layer}/{dataset}")):
             found += 1
             rows = f"{held.judged.rows:,}" if held.judged else "?"
-            table.add_row(name, held.key, str(held.staged), rows, escape(held.told()))
+            table.add_row(name, held.key, str(held.staged), rows, held.told())
     if found:
         console.print(table)
     console.print(f"{found:,} partition(s) or window(s) are held.", highlight=False)
@@ -80,7 +79,7 @@ def _run(job: str, config: Mapping[str, Any]) -> None:
     with explained():
         metadata = decide(job, config)
         told = metadata.get("skipped") or metadata["publication/verdict"]
-        console.print(f"{told}", markup=False, highlight=False)
+        console.print(f"{told}", highlight=False)
         console.print(
             f"Version {metadata['delta/version']}, {metadata['publication/seconds']} s, "
             f"{metadata['publication/bytes_written']} bytes of data written.",

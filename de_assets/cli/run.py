@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from de_assets.calendar import DEFAULT
 from de_assets.cli.own_words import own_words
@@ -108,7 +109,7 @@ def _bring_up(services: LocalServices, engine_is_up: Callable[[], object]) -> di
     try:
         statuses = services.up(topics=TOPICS, captures=CAPTURES, console=console, progress=progress)
     except ServicesFailed as error:
-        console.print(f"[yellow]{error}[/yellow]", highlight=False)
+        console.print(Text(str(error), "yellow"))
         statuses = services.status()
     return {s.name: s.why or str(s.state) for s in statuses if not s.is_running}
 
@@ -153,7 +154,8 @@ def _materialise(settings: Settings, absent: dict[str, str], *, another_world: b
     sources = Availability(external_assets(locations), LandingZone(root=str(settings.landing)), absent)
     # Several runs at once are for a server: an engine inside this process takes all of its cores anyway.
     at_once = AT_ONCE if SparkEngine().shared else 1
-    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    said = TextColumn("{task.description}", markup=False)
+    columns = SpinnerColumn(), said, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     outcomes: list[UnitOutcome] = []
     at_work: dict[Unit, None] = {}
     with dagster_instance(settings) as instance, Progress(*columns, console=console, transient=True) as progress:
@@ -189,7 +191,7 @@ def _materialise(settings: Settings, absent: dict[str, str], *, another_world: b
         site = _observed(instance, settings)
     good = show(outcomes, settings)
     for line in site:
-        console.print(line, highlight=False, markup=False)
+        console.print(line, highlight=False)
     return good
 
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from de_assets.calendar import DEFAULT, Calendar, CalendarOrigin, RecordedCalendar
 from de_assets.cli.terminal import console, explained
@@ -95,7 +96,7 @@ def feed(what: Feeding, services_are_up: Callable[[], object] = lambda: None) ->
         f"The calendar is {seeded.calendar}{' and open' if seeded.calendar.end is None else ''}.", highlight=False
     )
     for service, why in seeded.left_out.items():
-        console.print(f"[yellow]left out[/yellow] {service}: {why}", highlight=False)
+        console.print(Text.assemble(("left out", "yellow"), f" {service}: {why}"))
     return seeded, report
 
 
@@ -156,7 +157,7 @@ def _tell_log(report: AccessLogReport) -> None:
         f"{len(report.quiet_hours)} are quiet."
     )
     for letter in report.dead_letters[:_SHOWN]:
-        console.print(f"  {letter.file} line {letter.line}: {letter.reason}", highlight=False, markup=False)
+        console.print(f"  {letter.file} line {letter.line}: {letter.reason}", highlight=False)
     if report.rejected > _SHOWN:
         console.print(f"  … and {report.rejected - _SHOWN:,} more; `de dlq inspect` lists them when they are read")
 
@@ -165,7 +166,8 @@ def _tell_log(report: AccessLogReport) -> None:
 def _bar(title: str) -> Iterator[tuple[Advance, Say]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    said = TextColumn("{task.description}", markup=False)
+    columns = SpinnerColumn(), said, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(title, total=None)
 

@@ -7,8 +7,8 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from de_assets.cli.terminal import console, explained
 from de_assets.sources.capture import CAPTURES
@@ -34,7 +34,7 @@ def up(names: Names = None) -> None:
             topics=TOPICS,
             captures=CAPTURES,
             console=console,
-            progress=lambda name, what: status.update(f"{name}: {what}"),
+            progress=lambda name, what: status.update(Text(f"{name}: {what}")),
         )
     _show(LocalServices().status())
 
@@ -85,7 +85,7 @@ def _show(statuses: list[ServiceStatus]) -> None:
     for s in statuses:
         memory = f"{s.memory_bytes / 2**20:.0f} MiB" if s.memory_bytes else ""
         colour = "red" if s.is_broken else "green" if s.is_running else "yellow"
-        table.add_row(s.name, f"[{colour}]{s.state}[/{colour}]", str(s.port or ""), memory, s.why or "")
+        table.add_row(s.name, Text(s.state, colour), str(s.port or ""), memory, s.why or "")
     console.print(table)
 
 
@@ -97,14 +97,11 @@ def _show_alerts(book: AlertBook) -> None:
         for alert in opened:
             colour = "red" if alert.severity == "ERROR" else "yellow"
             since = alert.opened_at[:16].replace("T", " ")
-            table.add_row(
-                since, f"[{colour}]{escape(alert.text)}[/{colour}]", str(len(alert.members)), alert.acknowledged or ""
-            )
+            table.add_row(since, Text(alert.text, colour), str(len(alert.members)), alert.acknowledged or "")
         console.print(table)
     for channel in pending:
-        console.print(
-            f"[yellow]{channel.channel}: {channel.waiting} alert(s) not accepted yet. {escape(channel.why or '')}[/yellow]"
-        )
+        told = f"{channel.channel}: {channel.waiting} alert(s) not accepted yet. {channel.why or ''}"
+        console.print(Text(told, "yellow"))
 
 
 def alerts(
@@ -124,7 +121,7 @@ def alerts(
         typer.echo(json.dumps([dataclasses.asdict(alert) for alert in opened], indent=2))
     elif opened or book.pending():
         for alert in opened:
-            console.print(f"{escape(alert.subject)}", highlight=False)
+            console.print(alert.subject, highlight=False)
         _show_alerts(book)
     else:
         console.print("No alert is open.")

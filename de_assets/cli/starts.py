@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import typer
-from rich.markup import escape
 from rich.table import Column, Table
 
 from de_assets.cli.terminal import console, quiet
@@ -23,7 +22,7 @@ def starts() -> None:
     for key, own in found.items():
         new = ", ".join(str(each) for each in own if not each.again_only)
         again = ", ".join(str(each) for each in own if each.again_only)
-        table.add_row(*map(escape, (key.to_user_string(), new or "nothing", again or "-")))
+        table.add_row(key.to_user_string(), new or "nothing", again or "-")
     console.print(table)
     waiting = waiting_for_a_person(found)
     if waiting:

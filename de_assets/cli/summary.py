@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dagster import AssetKey
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from de_assets.cli.terminal import console
 from de_assets.filling import UnitOutcome
@@ -23,7 +23,7 @@ def show(outcomes: Sequence[UnitOutcome], settings: Settings) -> bool:
     """Print datasets, visits and checks; True when nothing failed."""
     console.print(_datasets(outcomes, settings))
     for line in visits_account(settings.lake_root):
-        console.print(line, highlight=False, markup=False)
+        console.print(line, highlight=False)
     return _tell_outcomes(outcomes)
 
 
@@ -32,7 +32,7 @@ def _datasets(outcomes: Sequence[UnitOutcome], settings: Settings) -> Table:
     for outcome in outcomes:
         for key in outcome.unit.assets:
             seconds = f"{outcome.seconds:.1f}" if outcome.runs else ""
-            table.add_row(key.to_user_string(), *_figures(outcome, key, settings), seconds, escape(_told(outcome)))
+            table.add_row(key.to_user_string(), *_figures(outcome, key, settings), seconds, _told(outcome))
     return table
 
 
@@ -95,12 +95,12 @@ def _tell_outcomes(outcomes: Sequence[UnitOutcome]) -> bool:
     failures = [f for o in outcomes for f in o.failures]
     warnings = f"{len(warned)} warned, " if warned else ""
     console.print(f"Checks: {passed} passed, {warnings}{len(failed)} failed; {sum(o.runs for o in outcomes)} runs.")
-    _list("[red]failed[/red]", failed)
-    _list("[yellow]warned[/yellow]", warned)
-    _list("[red]error[/red]", failures)
-    _list("[yellow]held back[/yellow]", [line for o in outcomes for line in _held_back(o)])
+    _list("failed", "red", failed)
+    _list("warned", "yellow", warned)
+    _list("error", "red", failures)
+    _list("held back", "yellow", [line for o in outcomes for line in _held_back(o)])
     for why, names in _left_out(outcomes).items():
-        console.print(f"  [yellow]left out[/yellow] {escape(', '.join(names))}: {escape(why)}", highlight=False)
+        console.print(Text.assemble("  ", ("left out", "yellow"), f" {', '.join(names)}: {why}"))
     return not failed and not failures
 
 
@@ -123,8 +123,7 @@ def _held_back(outcome: UnitOutcome) -> Iterator[str]:
         yield f"{outcome.unit.name}{which}: {why}"
 
 
-def _list(what: str, lines: Sequence[str]) -> None:
-    for line in lines[:_SHOWN]:
-        console.print(f"  {what} {escape(line)}", highlight=False)
-    if len(lines) > _SHOWN:
-        console.print(f"  {what} … and {len(lines) - _SHOWN} more", highlight=False)
+def _list(what: str, colour: str, lines: Sequence[str]) -> None:
+    more = [f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    for line in (*lines[:_SHOWN], *more):
+        console.print(Text.assemble("  ", (what, colour), f" {line}"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from de_assets.cli.terminal import console, explained
 from de_resources.errors import PermanentError
@@ -132,9 +132,9 @@ def _tree(found: Traced, landing: Path) -> Tree:
     from rich.tree import Tree
 
     count = f", {found.total} rows" if found.total > 1 else ""
-    tree = Tree(f"[bold]{escape(found.dataset)}[/bold]{count}, {escape(found.how)}")
+    tree = Tree(Text.assemble((found.dataset, "bold"), f"{count}, {found.how}"))
     for row in found.rows[:SHOWN]:
-        tree.add(escape(_line(row, landing)))
+        tree.add(_line(row, landing))
     if found.total > SHOWN:
         tree.add(f"… and {found.total - SHOWN} more")
     for each in found.inputs:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Column, Table
 
 from de_assets.cli.terminal import console, explained, quiet
@@ -33,9 +32,9 @@ def waits(
         asked = [partition] if partition else found.open(asset)[-_SHOWN:]
         for each in asked:
             for cause in found.causes(asset, each):
-                table.add_row(*map(escape, (each or "-", cause.asset, cause.shown() or "-", cause.why)))
+                table.add_row(each or "-", cause.asset, cause.shown() or "-", cause.why)
     if not table.row_count:
-        console.print(f"{escape(asset)}: nothing waits.", highlight=False)
+        console.print(f"{asset}: nothing waits.", highlight=False)
         return
     console.print(table)
     raise typer.Exit(1)

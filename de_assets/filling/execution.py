@@ -96,16 +96,26 @@ def run_keys(
     for evaluation in result.get_asset_check_evaluations():
         name = f"{evaluation.asset_key.to_user_string()}: {evaluation.check_name}"
         outcome.verdicts[name, evaluation.partition or ""] = evaluation
-    reasons = {e.step_key or "": reason(e) for e in result.get_step_failure_events() if not _is_gate(e)}
+    reasons = {e.step_key or unit.name: reason(e) for e in _failures(result)}
     outcome.failures += [f"{step}: {said}" for step, said in reasons.items()]
     for said in list(reasons.values())[:1]:
         outcome.failed.update(dict.fromkeys(_keys_of(unit, selection), said))
 
 
+def _failures(result: dg.ExecuteInProcessResult) -> list[dg.DagsterEvent]:
+    """The steps that failed; where there is none, the end of a run that failed before its first step, for want of a resource.
+
+    A blocking check that fails ends its step as well; it is told as a check.
+    """
+    steps = result.get_step_failure_events()
+    if not steps:
+        return [event for event in result.all_events if event.event_type == dg.DagsterEventType.RUN_FAILURE]
+    return [event for event in steps if not _is_gate(event)]
+
+
 def _is_gate(event: dg.DagsterEvent) -> bool:
-    """A blocking check that fails ends its run as well; it is told as a check. So is a run's own end, which has no step."""
     error = event.step_failure_data.error
-    return event.step_key is None or (error is not None and error.cls_name == _GATE)
+    return error is not None and error.cls_name == _GATE
 
 
 def _count_rows(outcome: UnitOutcome, materialization: dg.AssetMaterialization) -> None:
@@ -125,7 +135,8 @@ def _keys_of(unit: Unit, selection: tuple[str, str] | None) -> list[str]:
 
 def reason(event: dg.DagsterEvent) -> str:
     """The platform's own sentence where the chain of errors has one, else its innermost cause."""
-    error, chosen = event.step_failure_data.error, None
+    data = event.step_failure_data if event.is_step_failure else event.job_failure_data
+    error, chosen = data.error, None
     while error is not None:
         if chosen is None or not chosen.message.startswith("de_"):
             chosen = error

@@ -209,6 +209,28 @@ def test_an_error_is_told_beside_a_failed_check(instance: dg.DagsterInstance, ru
     assert runs.of("days") == []
 
 
+def test_a_run_that_ends_before_its_first_step_is_a_failure(instance: dg.DagsterInstance, runs: Runs) -> None:
+    """No step has failed: a resource was not to be had."""
+
+    class Away(dg.ConfigurableResource):  # type: ignore[type-arg]
+        def setup_for_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002
+            raise ValueError("nobody answers")
+
+    @dg.asset
+    def records(away: Away) -> None:
+        pass
+
+    @dg.asset(deps=[records])
+    def counts(context: dg.AssetExecutionContext) -> None:
+        runs.note(context)
+
+    definitions = dg.Definitions([records, counts], resources={"away": Away()}, executor=dg.in_process_executor)
+    outcomes = filled(instance, definitions)
+    assert outcomes["records"].failures == ["records: ValueError: nobody answers"]
+    assert outcomes["counts"].held_back == {"": "ValueError: nobody answers"}
+    assert runs.of("counts") == []
+
+
 def test_a_warning_holds_nothing_back_and_is_told_apart(instance: dg.DagsterInstance, runs: Runs) -> None:
     definitions = hours_and_days(runs, failing=[HOURS[2]], severity=dg.AssetCheckSeverity.WARN)
     outcomes = filled(instance, definitions)

@@ -5,7 +5,7 @@ import os
 from typing import Annotated
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from de_assets.cli.doctor.finding import Finding, FindingVerdict
 from de_assets.cli.terminal import console
@@ -33,7 +33,7 @@ def _show(findings: list[Finding]) -> None:
     """Lines instead of a table: a command that is cut or folded cannot be copied."""
     width = max(len(finding.name) for finding in findings)
     for f in findings:
-        verdict = f"[{_COLOURS[f.verdict]}]{f.verdict:<4}[/]"
-        console.print(f"{verdict}  {f.name:<{width}}  {escape(f.detail)}", soft_wrap=True, highlight=False)
+        verdict = f"{f.verdict:<4}", _COLOURS[f.verdict]
+        console.print(Text.assemble(verdict, f"  {f.name:<{width}}  {f.detail}"), soft_wrap=True)
         if f.remedy:
-            console.print(f"      {'':<{width}}  → {escape(f.remedy)}", soft_wrap=True, highlight=False)
+            console.print(f"      {'':<{width}}  → {f.remedy}", soft_wrap=True, highlight=False)
