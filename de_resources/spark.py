@@ -22,7 +22,12 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
 from pyspark.sql import SparkSession
 
-from de_resources.compat.java_process import forget_java_process, java_process_lives, session_was_stopped
+from de_resources.compat.java_process import (
+    forget_java_process,
+    forget_stopped_session,
+    java_process_lives,
+    session_was_stopped,
+)
 from de_resources.engine.errors import BROKEN_CALLS, ENGINE_ERRORS, session_is_gone
 from de_resources.engine.sessions import is_connect
 from de_resources.errors import TransientError
@@ -97,11 +102,13 @@ class SparkEngine(LazyPySparkResource):
 
         A failure that does not say it itself is followed by a look at the engine: its last words differ each time.
         """
-        session = self._spark_session
-        if session is None or not isinstance(error, BROKEN_CALLS):
+        if not isinstance(error, BROKEN_CALLS):
             return None
         if session_is_gone(error):
             return self.lost()
+        session = self._spark_session
+        if session is None:
+            return None
         patience = _ENDING if isinstance(error, (ConnectionError, EOFError)) else 0
         return None if _answers(session, self._opened or "", patience) else self.lost()
 
@@ -153,13 +160,13 @@ def _stopped(session: SparkSession) -> bool:
 
 
 def _answers(session: SparkSession, url: str, patience: float = 0) -> bool:
-    """Whether the engine behind a session is there: its server takes connections, or its process lives.
+    """Whether the engine behind a session is there: its server takes connections, or its process lives and nobody stopped it.
 
     `patience`: seconds for a process of our own that is about to end.
     """
     if is_connect(session):
         return not session.client.is_closed and _takes_connections(url)
-    return java_process_lives(patience)
+    return java_process_lives(patience) and not _stopped(session)
 
 
 def _takes_connections(url: str) -> bool:
@@ -183,6 +190,7 @@ def open_session(url: str, extra: dict[str, Any] | None = None) -> SparkSession:
         os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     # Python workers must be the interpreter that runs this code, with the same packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    forget_stopped_session()
     builder = SparkSession.builder.master(url).appName("de")
     for key, value in {**engine_conf(Settings.from_environment()), **(extra or {})}.items():
         builder = builder.config(key, str(value))
@@ -193,7 +201,7 @@ def open_session(url: str, extra: dict[str, Any] | None = None) -> SparkSession:
 
 def loss(error: Exception) -> EngineLost | None:
     """`SparkEngine.lost_by` for a call outside of `SparkEngine.watched`, by whichever connection of this process."""
-    if isinstance(error, ENGINE_ERRORS):
+    if isinstance(error, ENGINE_ERRORS) or session_is_gone(error):
         for url, session in reversed(_connections.items()):
             if session_is_gone(error) or not _answers(session, url):
                 session.client.close()

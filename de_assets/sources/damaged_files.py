@@ -1,8 +1,9 @@
-"""Landed files that are compressed and cannot be read to their end: found before the engine fails a whole hour for one of them.
+"""Landed files that cannot be read, or not to their end: found before the engine fails a whole hour for one of them.
 
-A file that breaks off, as after an interrupted transfer, is as its producer wrote it up to there: the whole lines before
-the break are read. Of one whose checksum is wrong, or that holds something else than its name says, any line may be
-another one: nothing of it is read. Either way one rejected line stands for what is missing, as in the reader of access logs.
+Of a file whose name the engine cannot read nothing is read, whatever it holds. A compressed file that breaks off, as after an
+interrupted transfer, is as its producer wrote it up to there: the whole lines before the break are read. Of one whose checksum
+is wrong, or that holds something else than its name says, any line may be another one: nothing of it is read. In each case one
+rejected line stands for what is missing, as in the reader of access logs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from de_assets.sources.landing import rejected_line
+from de_resources.engine.literal_paths import why_unreadable
 
 BREAKS_OFF = "the compressed file is damaged from here on"
 CORRUPT = "the compressed file is damaged: nothing of it was read"
@@ -48,9 +50,14 @@ def damaged(files: Iterable[Path]) -> list[FileDamage]:
 
     Compressed ones are read once, several at a time, in bounded memory.
     """
-    compressed = [file for file in files if file.suffix.lower() in _TEXT_OF]
+    unnamed, compressed = [], []
+    for file in files:
+        if why := why_unreadable(file.name):
+            unnamed.append(FileDamage(file, f"the file {why}: land it under another name"))
+        elif file.suffix.lower() in _TEXT_OF:
+            compressed.append(file)
     with ThreadPoolExecutor() as pool:
-        return [damage for damage in pool.map(_damage, compressed) if damage is not None]
+        return unnamed + [damage for damage in pool.map(_damage, compressed) if damage is not None]
 
 
 def _damage(file: Path) -> FileDamage | None:

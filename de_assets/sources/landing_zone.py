@@ -20,7 +20,7 @@ from de_assets.sources.decisions import DECISIONS, decision_files
 from de_assets.sources.devices_dump import check_dump
 from de_assets.sources.landing import DEVICES, VISITS, Readiness, contents_of, hour_folder
 from de_assets.sources.systems import DEVICES_DROP, LANDED_VISITS
-from de_resources.engine.literal_paths import literally
+from de_resources.engine.literal_paths import literally, printable
 from de_resources.errors import PermanentError, TransientError
 from de_resources.lineage.inputs import made_of, read_as
 from de_resources.settings import Settings
@@ -106,7 +106,7 @@ class LandingZone(dg.ConfigurableResource):
     def visit_lines(self, session: SparkSession, hours: Sequence[datetime]) -> Landed:
         """The landed lines of these hours: `payload` (binary), `source_file`, `landing_hour`.
 
-        A compressed file that cannot be read to its end is named, and a rejected line stands for what is missing of it; what
+        A file that cannot be read, or not to its end, is named, and a rejected line stands for what is missing of it; what
         can be read of it is described in `damaged_files`. Raises `FolderNotReady` when an hour is not closed. Hours without
         lines are silent, which is for a check to judge.
         """
@@ -126,7 +126,7 @@ class LandingZone(dg.ConfigurableResource):
         told: defaultdict[datetime, dict[str, str]] = defaultdict(dict)
         rejected = []
         for damage in damages:
-            hour, place = files[damage.file], damage.file.relative_to(self.path).as_posix()
+            hour, place = files[damage.file], printable(damage.file.relative_to(self.path).as_posix())
             told[hour][place] = damage.sentence
             rejected.append((damage.rejected(place), place, hour))
         if rejected or not frames:

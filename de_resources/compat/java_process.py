@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from subprocess import TimeoutExpired
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-__all__ = ["forget_java_process", "java_process_lives", "session_was_stopped"]
+__all__ = ["forget_java_process", "forget_stopped_session", "java_process_lives", "session_was_stopped"]
 
 
 def session_was_stopped(session: SparkSession) -> bool:
-    """Whether somebody has stopped this classic session."""
-    return session.sparkContext._jsc is None
+    """Whether somebody has stopped this classic session, or the engine itself, as where a cluster's master is gone."""
+    context = session.sparkContext._jsc
+    try:
+        return context is None or bool(context.sc().isStopped())
+    except (Py4JError, OSError):
+        return False  # A process that is gone was not stopped.
 
 
 def java_process_lives(patience: float = 0) -> bool:
@@ -29,6 +34,13 @@ def java_process_lives(patience: float = 0) -> bool:
     except TimeoutExpired:
         return True
     return False
+
+
+def forget_stopped_session() -> None:
+    """Let the next classic session have a context of its own. PySpark keeps one that the engine itself has stopped for ever."""
+    session = SparkSession._instantiatedSession
+    if session is not None and session_was_stopped(session):
+        session.stop()
 
 
 def forget_java_process() -> None:

@@ -21,15 +21,20 @@ from de_resources.compat.engine_errors import java_origin, plain_message
 ENGINE_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 """All that a call of the engine raises while the engine is there."""
 
-BROKEN_CALLS: tuple[type[Exception], ...] = (*ENGINE_ERRORS, OSError, EOFError)
-"""The same, and what a call raises when there is no engine any more."""
+BROKEN_CALLS: tuple[type[Exception], ...] = (*ENGINE_ERRORS, OSError, EOFError, ValueError)
+"""The same, and what a call raises when there is no engine any more: gRPC has a `ValueError` for a channel that was closed."""
 
 # A cause in the stack trace that a Connect server sends: class, condition, message.
 _CAUSE = re.compile(
     r"^Caused by: (?P<java>[\w.$]+): (?:\[(?P<condition>[A-Z][\w.]*)\] )?(?P<message>.*)$", re.MULTILINE
 )
 _JAVA = re.compile(r"^\((?P<java>[\w.$]+)\) ")
-_NO_SESSION = ("NO_ACTIVE_SESSION", "SESSION_NOT_FOUND", "INVALID_HANDLE", "RETRIES_EXCEEDED")
+_NO_SESSION = (
+    *("NO_ACTIVE_SESSION", "NO_ACTIVE_OR_DEFAULT_SESSION", "SESSION_OR_CONTEXT_NOT_EXISTS"),  # says the client
+    *("INVALID_HANDLE", "SESSION_NOT_FOUND", "SPARK_CONNECT_ILLEGAL_STATE.SESSION_MANAGEMENT"),  # says the server
+    "RETRIES_EXCEEDED",
+)
+_CHANNEL_CLOSED = "Cannot invoke RPC on closed channel"
 _AWAY = frozenset(
     {
         "java.net.ConnectException",
@@ -70,6 +75,9 @@ def has_condition(error: BaseException, *prefixes: str) -> str | None:
 def session_is_gone(error: BaseException) -> bool:
     """Whether the failure says itself that nobody answers, or that the server does not know the session any more."""
     if isinstance(error, Py4JNetworkError) or has_condition(error, *_NO_SESSION):
+        return True
+    # Who waits for his next attempt while somebody else gives the connection up, holds on to its closed channel.
+    if isinstance(error, ValueError) and _CHANNEL_CLOSED in str(error):
         return True
     status = getattr(error, "getGrpcStatusCode", None)
     return status is not None and status().name == "UNAVAILABLE"

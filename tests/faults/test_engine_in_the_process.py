@@ -1,4 +1,4 @@
-"""The engine inside a process dies: the call that notices says so, and the next session has a Java process of its own."""
+"""The engine inside a process dies, or stops itself: the call that notices says so, and the next session has a new engine."""
 
 import subprocess
 import sys
@@ -11,20 +11,21 @@ PROGRAM = """
 from de_resources.spark import EngineLost, SparkEngine
 
 engine = SparkEngine(url="local[1]", spark_config={"spark.log.level": "OFF"})
-session = engine.spark_session
-session.sparkContext._gateway.proc.kill()
-try:
-    with engine.watched():
-        session.range(3).count()
-except EngineLost as error:
-    print(error)
-print(engine.spark_session.range(3).count())
+# Its Java process is killed; then its context stops itself, as it does when a cluster's master is gone.
+for end in (lambda context: context._gateway.proc.kill(), lambda context: context._jsc.sc().stop()):
+    session = engine.spark_session
+    end(session.sparkContext)
+    try:
+        with engine.watched():
+            session.range(3).count()
+    except EngineLost as error:
+        print(error)
+    print(engine.spark_session.range(3).count())
 """
 
 
-def test_a_dead_java_process_is_a_lost_engine_and_the_next_session_has_another() -> None:
+def test_an_engine_that_ended_is_lost_and_the_next_session_has_another() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
-    lost, rows = done.stdout.splitlines()[0], done.stdout.splitlines()[-1]
-    assert lost.startswith("The engine local[1] stopped answering while it worked.")
-    assert rows == "3"
+    told = [line.split(" while it worked.")[0] for line in done.stdout.splitlines()]
+    assert told == ["The engine local[1] stopped answering", "3"] * 2

@@ -49,6 +49,8 @@ def test_a_call_that_breaks_before_the_process_has_ended_leaves_nothing_of_it(
 def test_an_engine_that_only_refuses_is_not_waited_for(ending: subprocess.Popen[bytes]) -> None:
 
     engine = SparkEngine(url="local[1]")
-    engine._spark_session = SparkSession.__new__(SparkSession)
+    engine._spark_session = session = SparkSession.__new__(SparkSession)
+    running = SimpleNamespace(isStopped=lambda: False)
+    session._sc = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: running))  # type: ignore[assignment]
     assert engine.lost_by(AnalysisException(message="No such column.")) is None
     assert ending.poll() is None, "it has not ended while the question was answered"
