@@ -24,7 +24,9 @@ class LetPassConfig(dg.Config):
     """Which failed partition the others may go past, and why."""
 
     asset: str = Field(description="The asset key, such as `gold/sessions`.")
-    partition: str = Field(description="The partition that failed, such as 2024-10-10; of a range its first one.")
+    partition: str = Field(
+        description="The partition that failed, such as 2024-10-10; of a range the first that is missing."
+    )
     reason: str = Field(description="Why. Kept in the partition's history; no personal data.")
 
 

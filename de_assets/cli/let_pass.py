@@ -15,7 +15,7 @@ from de_resources.settings import Settings
 def let_pass(
     asset: Annotated[str, typer.Argument(help="The asset, such as gold/sessions.")] = "",
     partition: Annotated[
-        str, typer.Argument(help="The failed partition, such as 2024-10-10; of a range its first.")
+        str, typer.Argument(help="The failed partition, such as 2024-10-10; of a range the first that is missing.")
     ] = "",
     reason: Annotated[str, typer.Option(help="Why. Kept in the partition's history; no personal data.")] = "",
     show: Annotated[bool, typer.Option("--list", help="Show what failed and holds others; change nothing.")] = False,

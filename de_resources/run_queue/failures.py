@@ -1,10 +1,15 @@
-"""Partitions that failed, and that nothing has made good since."""
+"""Partitions that failed, and that nothing has made good since.
+
+A run over a range fails as one; it is made good partition by partition, in their order. What it still holds begins at the
+first of them that is not there: so that one goes, and the next one behind it, whoever repairs them day by day.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import dagster as dg
 
@@ -18,6 +23,7 @@ _PLANNED, _EVALUATED = (
     dg.DagsterEventType.ASSET_CHECK_EVALUATION,
 )
 _OVERLAP = timedelta(minutes=1)
+_PAGE = 100
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,7 @@ class Failure:
 
     run_id: str
     place: Place
+    """Of a range: from the first partition that is not made good to its last."""
     ended: float
 
     def told(self) -> str:
@@ -43,19 +50,17 @@ class Failures:
 
     instance: dg.DagsterInstance
     _open: dict[str, Failure] = field(default_factory=dict)
+    _repaired: dict[str, Place] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
     _looked: datetime | None = None
 
     def of(self, pipeline: str) -> Iterator[Failure]:
         """The failures of a pipeline that nothing has made good, in the order of partitions."""
         self._look()
-        for each in sorted(self._open.values(), key=lambda known: (known.place.begin, known.ended)):
-            if each.place.pipeline != pipeline:
-                continue
-            if self._made_good(each):
-                del self._open[each.run_id]
-            else:
-                yield each
+        left = [self._left(each) for each in [*self._open.values()] if each.place.pipeline == pipeline]
+        yield from sorted(
+            (each for each in left if each is not None), key=lambda known: (known.place.begin, known.ended)
+        )
 
     def _look(self) -> None:
         now = datetime.now(UTC)
@@ -71,10 +76,21 @@ class Failures:
                 self._open[run.run_id] = Failure(run.run_id, place, ended)
         self._looked = now - _OVERLAP
 
-    def _made_good(self, failure: Failure) -> bool:
-        keys = {str(failure.place.first), str(failure.place.last)}
-        each = [(dg.AssetKey.from_user_string(name), key) for name in failure.place.assets for key in sorted(keys)]
-        return all(self._computed(failure, *one) for one in each) or any(self._let_pass(failure, *one) for one in each)
+    def _left(self, failure: Failure) -> Failure | None:
+        """What of a failure is not made good. A partition that was repaired once is not asked for again."""
+        known = self._repaired.get(failure.run_id, failure.place)
+        left = (
+            None if self._let_pass(failure) else next(filter(partial(self._is_missing, failure), known.rests()), None)
+        )
+        if left is None:
+            del self._open[failure.run_id]
+            return None
+        self._repaired[failure.run_id] = left
+        return replace(failure, place=left)
+
+    def _is_missing(self, failure: Failure, rest: Place) -> bool:
+        names = map(dg.AssetKey.from_user_string, rest.assets)
+        return not all(self._computed(failure, name, str(rest.first)) for name in names)
 
     def _computed(self, failure: Failure, asset: dg.AssetKey, key: str) -> bool:
         """Whether the partition is there: since the failure, or in the failed run itself and with no check against it."""
@@ -102,9 +118,19 @@ class Failures:
             refused |= stops and verdict.asset_key == asset and verdict.partition in (None, key)
         return refused or any(judged == asset for judged, _ in open_)
 
-    def _let_pass(self, failure: Failure, asset: dg.AssetKey, key: str) -> bool:
-        wanted = dg.AssetRecordsFilter(asset, asset_partitions=[key], after_timestamp=failure.ended)
-        told = self.instance.fetch_observations(wanted, limit=20).records
+    def _let_pass(self, failure: Failure) -> bool:
+        """Whether a person released one of the partitions since, however much was told of them after that."""
+        keys = [str(rest.first) for rest in failure.place.rests()]
         return any(
-            RELEASED in record.asset_observation.metadata for record in told if record.asset_observation is not None
+            RELEASED in told.metadata
+            for name in failure.place.assets
+            for told in self._told(dg.AssetKey.from_user_string(name), keys, failure.ended)
         )
+
+    def _told(self, asset: dg.AssetKey, keys: Sequence[str], since: float) -> Iterator[dg.AssetObservation]:
+        wanted = dg.AssetRecordsFilter(asset, asset_partitions=keys, after_timestamp=since)
+        cursor, more = None, True
+        while more:
+            page = self.instance.fetch_observations(wanted, limit=_PAGE, cursor=cursor)
+            yield from (record.asset_observation for record in page.records if record.asset_observation is not None)
+            cursor, more = page.cursor, page.has_more

@@ -33,7 +33,7 @@ def let_pass(instance: dg.DagsterInstance, pipelines: Sequence[str], asset: str,
     """Record a person's decision at a partition that failed, and say what follows from it.
 
     What failed stays failed, and may be run again at any time; when it fails again it holds again. Each asset of the
-    failed run gets an observation with the reason. `partition` is the first one of the run.
+    failed run gets an observation with the reason. `partition` is the first one of the run that is missing.
 
     Raises `NoReason`, and `NothingFailed`, which names what did.
     """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import dagster as dg
@@ -14,6 +14,7 @@ from de_resources.compat.queueing import (
     ASSET_PARTITION_RANGE_START_TAG,
     HIDDEN_TAG_PREFIX,
     PARTITION_NAME_TAG,
+    PartitionsSnap,
     RemoteWorkspaceAssetGraph,
 )
 from de_resources.errors import PermanentError
@@ -57,6 +58,8 @@ class Place:
     last: str | None = None
     begin: float = 0.0
     """Of the first partition: seconds since 1970, or its number where partitions are no times."""
+    partitions: str = ""
+    """Of a range: Dagster's own description of its partitions, from which those in between are known."""
 
     def tags(self) -> dict[str, str]:
         """What a run is given when it is queued; what a retry has copied from the run before is replaced."""
@@ -67,6 +70,19 @@ class Place:
         if self.first is None:
             return "one without partitions"
         return self.first if self.first == self.last else f"{self.first} to {self.last}"
+
+    def rests(self) -> Iterator[Place]:
+        """From each of its partitions on to the last one, in order; nothing of a run without partitions."""
+        if self.first is None or self.last is None:
+            return
+        if not self.partitions:
+            yield self
+            return
+        described = dg.deserialize_value(self.partitions, PartitionsSnap).get_partitions_definition()
+        keys = described.get_partition_keys_in_range(dg.PartitionKeyRange(self.first, self.last))
+        begin_of_first = _begin(described, self.first)
+        for key in keys:
+            yield replace(self, first=key, begin=self.begin + _begin(described, key) - begin_of_first)
 
     @classmethod
     def of_tags(cls, tags: Mapping[str, str]) -> Place:
@@ -93,7 +109,8 @@ def place_of(run: dg.DagsterRun, graph: RemoteWorkspaceAssetGraph, instance: dg.
     partitions = graph.get(assets[0]).partitions_def
     if first is None or partitions is None:
         return Place(pipelines[0], names)
-    return Place(pipelines[0], names, first, last, _begin(partitions, first, instance))
+    between = "" if first == last else described(partitions, first, str(last), instance)
+    return Place(pipelines[0], names, first, last, _begin(partitions, first, instance), between)
 
 
 def chosen_assets(run: dg.DagsterRun, graph: RemoteWorkspaceAssetGraph) -> set[dg.AssetKey]:
@@ -109,7 +126,17 @@ def _partitions(tags: Mapping[str, str]) -> tuple[str | None, str | None]:
     return tags.get(ASSET_PARTITION_RANGE_START_TAG), tags.get(ASSET_PARTITION_RANGE_END_TAG)
 
 
-def _begin(partitions: dg.PartitionsDefinition[Any], key: str, instance: dg.DagsterInstance) -> float:
+def _begin(partitions: dg.PartitionsDefinition[Any], key: str, instance: dg.DagsterInstance | None = None) -> float:
     if isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         return partitions.time_window_for_partition_key(key).start.timestamp()
     return float(partitions.get_partition_keys(dynamic_partitions_store=instance).index(key))
+
+
+def described(
+    partitions: dg.PartitionsDefinition[Any], first: str, last: str, instance: dg.DagsterInstance | None = None
+) -> str:
+    """What a place says of the partitions of a range: times by their rule, others by name, for they may change."""
+    if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        keys = partitions.get_partition_keys(dynamic_partitions_store=instance)
+        partitions = dg.StaticPartitionsDefinition(keys[keys.index(first) : keys.index(last) + 1])
+    return dg.serialize_value(PartitionsSnap.from_def(partitions))

@@ -175,6 +175,21 @@ def test_a_failed_day_holds_the_next_ones_and_nobody_else(queue: Queue) -> None:
 
 
 @pytest.mark.pattern("single_runner")
+def test_a_range_that_failed_is_repaired_day_by_day(queue: Queue) -> None:
+    (queue.folder / "fails-04").touch()
+    together, seven = queue.days(4, 6), queue.day(7)
+    assert queue.ends(together) == ["FAILURE"]
+    assert queue.waits_for(seven).startswith("2026-01-04 to 2026-01-06, which failed")
+    (queue.folder / "fails-04").unlink()
+    five = queue.day(5)
+    assert queue.waits_for(five).startswith("2026-01-04 to 2026-01-06, which failed"), "the day before it is missing"
+    assert queue.ends(queue.day(4), five) == ["SUCCESS"] * 2
+    assert queue.waits_for(seven).startswith(f"2026-01-06, which failed (run {together[:8]})")
+    assert queue.ends(queue.day(6), seven) == ["SUCCESS"] * 2
+    assert [word for word in queue.told() if word.startswith("end")] == ["end 04", "end 05", "end 06", "end 07"]
+
+
+@pytest.mark.pattern("single_runner")
 def test_a_day_that_a_check_refused_holds_too_and_a_failure_beside_it_does_not(queue: Queue) -> None:
     (queue.folder / "red-02").touch()
     (queue.folder / "beside-fails-01").touch()
