@@ -184,7 +184,8 @@ class AlertBook:
             if first is None:
                 return None
             number, body, attempts, not_before, why = first
-            if not_before > _text(now):
+            # No pause is longer: a later end was set by a clock that was set back since.
+            if _text(now) < not_before <= _text(now + LONGEST_WAIT):
                 return str(why)
             try:
                 send(json.loads(body))

@@ -15,6 +15,8 @@ from de_resources.local.service import write_private
 
 LIMIT, WITHIN = 3, timedelta(hours=1)
 FIRST_PAUSE = timedelta(seconds=20)
+AHEAD = timedelta(minutes=5)
+"""How far in the future a restart may lie and count: by so much clocks are corrected while they run."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Restarts:
     path: Path
 
     def allows(self, name: str, now: datetime) -> bool:
-        """Whether it may be started again now. A restart from the future, by a clock that was set back, counts as one."""
+        """Whether it may be started again now."""
         recent = self.recent(name, now)
         if not recent:
             return True
@@ -42,9 +44,12 @@ class Restarts:
         write_private(self.path, json.dumps(told))
 
     def recent(self, name: str, now: datetime) -> list[datetime]:
-        """The restarts within the last hour, oldest first."""
+        """The restarts within the last hour, oldest first.
+
+        What lies further in the future was told by a clock that was set back since, and is forgotten: the limit counts anew.
+        """
         moments = [datetime.fromisoformat(said) for said in self._read().get(name, [])]
-        return [moment for moment in moments if now - moment < WITHIN]
+        return [moment for moment in moments if -AHEAD <= now - moment < WITHIN]
 
     def _read(self) -> dict[str, list[str]]:
         try:

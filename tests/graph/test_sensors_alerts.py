@@ -19,7 +19,7 @@ from de_assets.automation.alerting.alert import redacted
 from de_assets.automation.alerting.alerting import Alerting
 from de_assets.automation.alerting.health import service_conditions
 from de_assets.automation.alerting.sensor import alerts
-from de_assets.automation.alerting.sinks import AlertSink, EmailAlertSink, LogAlertSink, WebhookAlertSink, alert_sinks
+from de_assets.automation.alerting.sinks import AlertSink, EmailAlertSink, LogAlertSink, WebhookAlertSink
 from de_checks.sla.missing import MissingPartitions, missing_partitions
 from de_resources.alerts.book import Body
 from de_resources.contract.sla import Sla
@@ -195,6 +195,40 @@ def test_dead_sink_loses_nothing_and_blocks_nobody(town: Town, log: LogAlertSink
     assert lines(second) == lines(log)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"DE_ALERT_EMAIL": "jane@example.org"},
+        {"DE_ALERT_EMAIL": "jane@example.org", "DE_ALERT_FROM": "a@b.c", "DE_ALERT_SMTP": "mail:smtp"},
+        {"DE_ALERT_EMAIL": "jane@example.org", "DE_ALERT_FROM": "a@b.c", "DE_ALERT_SMTP": "mail:0"},
+        {"DE_ALERT_WEBHOOK": "secret://nowhere"},
+        {"DE_ALERT_SINKS": "nowhere.at_all:Pager"},
+    ],
+    ids=["no server", "no port", "port 0", "no secret", "no module"],
+)
+def test_a_channel_that_is_configured_wrongly_is_told_by_the_others(
+    town: Town, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: dict[str, str]
+) -> None:
+    """A run has ended and a service has died: both are told, and the tick gets as far as the services."""
+    monkeypatch.setenv("DE_HOME", str(tmp_path))
+    for name, value in wrong.items():
+        monkeypatch.setenv(name, value)
+    town.alerting = replace(town.alerting, sinks=None)
+    town.statuses = [ServiceStatus("kafka", ServiceState.FAILED, why="it was killed")]
+    log = LogAlertSink()
+    town.run(wrong="1")
+    for _ in range(2):
+        town.tick()
+    assert told(log) == [("opened", "check_failed"), ("opened", "channel_broken"), ("opened", "service_failed")]
+    assert "jane" not in log.file.read_text()
+    assert len(town.alerting.book.pending()) == 1, "what it missed waits until it is mended, or no longer wanted"
+    for name in wrong:
+        monkeypatch.delenv(name)
+    town.tick()
+    assert told(log)[3:] == [("recovered", "channel_broken")]
+    assert town.alerting.book.pending() == []
+
+
 def test_a_restart_or_a_lost_cursor_repeats_nothing(town: Town, log: LogAlertSink) -> None:
     town.run(wrong="1")
     town.run()
@@ -230,6 +264,10 @@ def test_a_step_that_hangs_is_an_alert_and_its_end_a_recovery(town: Town, log: L
             town.tick()
         assert told(log) == [("opened", "step_overdue")]
         assert lines(log)[0]["assets"] == ["gold/sales"]
+        for now in (datetime.now(UTC) - timedelta(days=1), datetime.now(UTC)):
+            town.alerting = replace(town.alerting, now=lambda now=now: now)
+            town.tick()
+        assert told(log) == [("opened", "step_overdue")], "a clock that was set back ends no step"
         RELEASED.set()
         run.join(60)
         town.tick()
@@ -543,22 +581,3 @@ def test_no_password_goes_over_a_network_in_the_clear() -> None:
     sink = EmailAlertSink(host="mail.example.org", sender="a@b.c", receivers=["d@e.f"], user="a", password="secret://p")
     with pytest.raises(PermanentError, match="in the clear"):
         sink._open(Server())  # type: ignore[arg-type]
-
-
-def test_the_environment_names_the_channels() -> None:
-    assert list(alert_sinks({})) == ["log"]
-    told = {
-        "DE_ALERT_WEBHOOK": "secret://hook",
-        "DE_ALERT_EMAIL": "a@example.org, b@example.org",
-        "DE_ALERT_SMTP": "mail.example.org:587",
-        "DE_ALERT_FROM": "de@example.org",
-        "DE_ALERT_LOGIN": "de:secret://mail_password",
-    }
-    sinks = alert_sinks(told)
-    email = sinks["email"]
-    assert list(sinks) == ["log", "webhook", "email"]
-    assert isinstance(email, EmailAlertSink)
-    assert (email.port, email.receivers, email.starttls) == (587, ["a@example.org", "b@example.org"], True)
-    assert (email.user, email.password) == ("de", "secret://mail_password")
-    with pytest.raises(PermanentError, match="DE_ALERT_SMTP"):
-        alert_sinks({"DE_ALERT_EMAIL": "a@example.org"})

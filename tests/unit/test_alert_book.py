@@ -114,6 +114,18 @@ def test_pauses_grow_up_to_an_hour(book: AlertBook) -> None:
     assert mail.told == ["opened a"]
 
 
+def test_a_clock_that_was_set_back_makes_no_channel_mute(book: AlertBook) -> None:
+    """It had failed once; a day earlier it is tried at once, and within its pause it is not."""
+    mail = Channel()
+    mail.away = TransientError("The server is away.")
+    book.observe([bad("a")], ["mail"], NOW)
+    book.deliver({"mail": mail}, NOW)
+    mail.away = None
+    assert book.deliver({"mail": mail}, NOW - timedelta(minutes=5)) == {"mail": "The server is away."}
+    assert book.deliver({"mail": mail}, NOW - timedelta(days=1)) == {}
+    assert mail.told == ["opened a"]
+
+
 def test_what_waits_for_a_channel_that_was_removed_is_removed(book: AlertBook) -> None:
     book.observe([bad("a")], ["log", "pager"], NOW)
     book.deliver({"log": Channel()}, NOW)

@@ -38,9 +38,25 @@ def test_each_service_has_its_own_count(restarts: Restarts) -> None:
     assert restarts.allows("postgres", later)
 
 
-def test_a_clock_that_was_set_back_restarts_nothing_for_ever(restarts: Restarts) -> None:
-    restarts.note("kafka", NOW)
-    assert not restarts.allows("kafka", NOW - timedelta(days=1))
+def test_a_clock_that_was_set_back_keeps_no_service_down(restarts: Restarts) -> None:
+    """The limit is reached; then it is yesterday, where the limit counts from the beginning: three, and no storm."""
+    for number in range(3):
+        restarts.note("kafka", NOW + timedelta(minutes=number))
+    yesterday, done = NOW - timedelta(days=1), 0
+    for number in range(300):
+        now = yesterday + timedelta(seconds=10 * number)
+        if restarts.allows("kafka", now):
+            restarts.note("kafka", now)
+            done += 1
+    assert done == 3
+    assert restarts.is_exhausted("kafka", now)
+
+
+def test_a_clock_that_is_corrected_by_seconds_forgets_no_restart(restarts: Restarts) -> None:
+    for number in range(3):
+        restarts.note("kafka", NOW + timedelta(minutes=number))
+    assert not restarts.allows("kafka", NOW)
+    assert restarts.is_exhausted("kafka", NOW - timedelta(seconds=30))
 
 
 def test_a_torn_record_is_none(restarts: Restarts) -> None:

@@ -33,7 +33,7 @@ class Alert:
     """One piece of bad news, before the book knows whether it is any (`de_resources.alerts.book`)."""
 
     kind: str
-    """`check_failed`, `run_failed`, `step_overdue`, `partition_missing`, `service_failed`."""
+    """`check_failed`, `run_failed`, `step_overdue`, `partition_missing`, `service_failed`, `channel_broken`."""
     severity: str
     """`ERROR` or `WARN`."""
     run_id: str | None

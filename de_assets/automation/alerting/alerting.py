@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from de_assets.automation.alerting.channels import alert_sinks, channel_conditions
 from de_assets.automation.alerting.health import service_conditions
-from de_assets.automation.alerting.sinks import AlertSink, alert_sinks
+from de_assets.automation.alerting.sinks import AlertSink
 from de_checks.freshness.clock import Clock, utc_now
 from de_resources.alerts.book import AlertBook, AlertCondition, Body
 from de_resources.contract.sla import Sla
@@ -57,11 +58,14 @@ class Alerting:
         return AlertBook.of_home(self.home or Settings.from_environment().home)
 
     def channels(self) -> Mapping[str, AlertSink]:
-        """The channels by name. Raises `PermanentError` for a configuration that lacks something."""
+        """The channels by name. One whose configuration lacks something is there as well, and says so."""
         return alert_sinks(os.environ) if self.sinks is None else self.sinks
 
     def health(self, now: datetime) -> list[AlertCondition]:
-        """What the services say now; those that died are then started again, within limits."""
+        """What channels and services say now; services that died are then started again, within limits."""
+        return [*channel_conditions(self.channels(), self.book.open_alerts(), now), *self._services_now(now)]
+
+    def _services_now(self, now: datetime) -> list[AlertCondition]:
         if self.services is not None:
             return list(service_conditions(self.services(), now))
         from de_resources.local.services import LocalServices

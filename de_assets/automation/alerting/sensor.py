@@ -8,8 +8,9 @@ is kept in the book, in the transaction that changes the states: a restart or a 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
+from functools import cache
 
 import dagster as dg
 
@@ -19,9 +20,10 @@ from de_assets.automation.alerting.runs import conditions_of
 from de_assets.dataset import pattern_tags
 from de_checks.freshness.clock import duration
 from de_checks.sla import missing_partitions, overdue_steps
+from de_checks.sla.attempts import Attempt, attempts
 from de_checks.sla.missing import MissingPartitions
 from de_checks.sla.running import OverdueStep
-from de_resources.alerts.book import EVERYTHING, AlertCondition, OpenAlert
+from de_resources.alerts.book import AlertCondition, OpenAlert
 
 RUNS_PER_TICK = 50
 FIRST_LOOK_BACK_SECONDS = 24 * 3600
@@ -55,7 +57,10 @@ def alerts(context: dg.SensorEvaluationContext, alerting: dg.ResourceParam[Alert
     opened = book.open_alerts()
     late = overdue_steps(context.instance, now, alerting.promises, alerting.keys_of)
     absent = missing_partitions(context.instance, now, alerting.promises, alerting.assets)
-    conditions = [*overdue(late, opened, now), *missing(absent, opened, now, alerting.is_there(context.instance))]
+    conditions = [
+        *overdue(late, opened, now, running_attempts(context.instance)),
+        *missing(absent, opened, now, alerting.is_there(context.instance)),
+    ]
     news, failed = alerting.tell([*conditions, *alerting.health(now)], now=now)
     for channel, why in failed.items():
         context.log.error("The channel `%s` is behind: %s", channel, why)
@@ -78,10 +83,37 @@ def ended_runs(instance: dg.DagsterInstance, cursor: str | None) -> list[dg.Even
     return sorted(records, key=lambda record: record.storage_id)[:RUNS_PER_TICK]
 
 
-def overdue(late: Collection[OverdueStep], opened: Collection[OpenAlert], now: datetime) -> Iterator[AlertCondition]:
-    """Steps that run too long, and those that did and have ended."""
-    found = {f"{_STEP}{step.run_id} {step.step}": step for step in late}
-    for subject, step in found.items():
+RunningAttempt = Callable[[str, str], str | None]
+"""By run and step: which attempt of it is at work, by number; None where none is."""
+
+
+def running_attempts(instance: dg.DagsterInstance) -> RunningAttempt:
+    """Looks once for each run."""
+
+    @cache
+    def of_run(run_id: str) -> Mapping[str, Attempt]:
+        run = instance.get_run_by_id(run_id)
+        # A run that was killed leaves steps without an end.
+        return {} if run is None or run.is_finished else attempts(instance, run_id)
+
+    def running(run_id: str, step: str) -> str | None:
+        attempt = of_run(run_id).get(step)
+        return str(attempt.number) if attempt and attempt.runs else None
+
+    return running
+
+
+def overdue(
+    late: Collection[OverdueStep], opened: Collection[OpenAlert], now: datetime, running: RunningAttempt
+) -> Iterator[AlertCondition]:
+    """Steps that run too long, and those that did and have ended; the parts of an alert are a step's attempts.
+
+    Only its end is a recovery. A clock that was set back, or a promise that was changed, makes a step that hangs no shorter.
+    """
+    for step in late:
+        attempt = running(step.run_id, step.step)
+        if attempt is None:
+            continue
         measure = "promised" if step.is_promised else "usual at most"
         alert = Alert(
             kind="step_overdue",
@@ -92,10 +124,13 @@ def overdue(late: Collection[OverdueStep], opened: Collection[OpenAlert], now: d
             step=step.step,
             message=f"Runs for {duration(step.seconds)}, {measure} are {duration(step.limit)}",
         )
-        yield AlertCondition(subject, alert.body(), frozenset({""}), severity=alert.severity)
+        subject = f"{_STEP}{step.run_id} {step.step}"
+        yield AlertCondition(subject, alert.body(), frozenset({attempt}), severity=alert.severity)
     for each in opened:
-        if each.subject.startswith(_STEP) and each.subject not in found:
-            yield AlertCondition(each.subject, each.said, good=EVERYTHING)
+        if each.subject.startswith(_STEP):
+            run_id, _, name = each.subject.removeprefix(_STEP).partition(" ")
+            ended = frozenset(each.members) - {running(run_id, name)}
+            yield AlertCondition(each.subject, each.said, good=ended)
 
 
 def missing(

@@ -1,21 +1,10 @@
-"""Where alerts go. Another channel is one more subclass, named where `alert_sinks` names them.
-
-| variable           | what it says                                                              |
-|--------------------|---------------------------------------------------------------------------|
-| (always)           | a line in `$DE_HOME/logs/alerts.jsonl`                                    |
-| `DE_ALERT_WEBHOOK` | `secret://name` of the address to which alerts are posted as JSON         |
-| `DE_ALERT_EMAIL`   | whom to write to, comma-separated; needs the next two                     |
-| `DE_ALERT_SMTP`    | `host:port` of the mail server                                            |
-| `DE_ALERT_FROM`    | the sender's address                                                      |
-| `DE_ALERT_LOGIN`   | `user:secret://name` where the server wants a login                       |
-"""
+"""Where alerts go. Another channel is one more subclass of `AlertSink`: anybody's, named in `DE_ALERT_SINKS` (`channels`)."""
 
 from __future__ import annotations
 
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from email.message import EmailMessage
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +22,7 @@ if TYPE_CHECKING:
 
 _TAIL_BYTES = 1 << 20
 _SUBJECT_LENGTH = 150
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class AlertSink(dg.ConfigurableResource, ABC):
@@ -42,6 +31,9 @@ class AlertSink(dg.ConfigurableResource, ABC):
     @abstractmethod
     def deliver(self, alert: Body) -> None:
         """Return when the alert is accepted for good; raise otherwise, and it will be delivered again later."""
+
+    def check(self) -> None:
+        """Raise where it cannot deliver anything as it is configured. Quick, and tells nobody anything."""
 
 
 class LogAlertSink(AlertSink):
@@ -80,11 +72,15 @@ class WebhookAlertSink(AlertSink):
     connect_seconds: float = Field(default=3.0, gt=0, description="Longest wait for a connection.")
     read_seconds: float = Field(default=10.0, gt=0, description="Longest wait for the answer.")
 
+    def check(self) -> None:
+        """The address is known."""
+        _secret(self.url)
+
     def deliver(self, alert: Body) -> None:
         """Post it. Redirects are not followed: alerts go to the configured receiver only."""
         import requests
 
-        address = Secrets.from_settings(Settings.from_environment()).resolve(self.url)
+        address = _secret(self.url)
         try:
             answer = requests.post(
                 address,
@@ -127,15 +123,33 @@ class EmailAlertSink(AlertSink):
     starttls: bool = Field(default=False, description="Encrypt before anything is said; the certificate is verified.")
     seconds: float = Field(default=10.0, gt=0, description="Longest wait for the server.")
 
+    def check(self) -> None:
+        """The password is known, and does not go over a network in the clear."""
+        if self.user and self.password:
+            if not self.starttls and self.host not in LOOPBACK:
+                raise PermanentError(f"No password is sent to `{self.host}` in the clear: say `starttls`.")
+            _secret(self.password)
+
     def deliver(self, alert: Body) -> None:
         """Send it to all receivers."""
         import smtplib
+        import ssl
 
-        where = f"{self.host}:{self.port}"
+        where = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
         try:
             with smtplib.SMTP(self.host, self.port, timeout=self.seconds) as server:
                 self._open(server)
                 server.send_message(self._message(alert))
+        except smtplib.SMTPNotSupportedError:
+            raise PermanentError(
+                f"The mail server {where} does not offer what is asked of it: STARTTLS over a network, and a login where "
+                "`DE_ALERT_LOGIN` is set. Name another server or port."
+            ) from None
+        except ssl.SSLError as error:
+            raise PermanentError(
+                f"The certificate of the mail server {where} is not accepted ({type(error).__name__}). Trust who issued it, "
+                "or name the server as its certificate does."
+            ) from None
         except (smtplib.SMTPServerDisconnected, smtplib.SMTPConnectError, OSError) as error:
             if isinstance(error, smtplib.SMTPResponseException | smtplib.SMTPRecipientsRefused):
                 raise self._refused(where, error) from None
@@ -148,10 +162,9 @@ class EmailAlertSink(AlertSink):
 
         if self.starttls:
             server.starttls(context=ssl.create_default_context())
+        self.check()
         if self.user and self.password:
-            if not self.starttls and self.host not in _LOOPBACK:
-                raise PermanentError(f"No password is sent to `{self.host}` in the clear: say `starttls`.")
-            server.login(self.user, Secrets.from_settings(Settings.from_environment()).resolve(self.password))
+            server.login(self.user, _secret(self.password))
 
     def _message(self, alert: Body) -> EmailMessage:
         message = EmailMessage()
@@ -172,27 +185,8 @@ class EmailAlertSink(AlertSink):
         return PermanentError(f"The mail server {where} refused an alert ({code}). Check sender, receivers and login.")
 
 
-def alert_sinks(environment: Mapping[str, str]) -> dict[str, AlertSink]:
-    """The channels by name, as the module's table says. Raises `PermanentError` for an address without its server."""
-    sinks: dict[str, AlertSink] = {"log": LogAlertSink()}
-    if address := environment.get("DE_ALERT_WEBHOOK"):
-        sinks["webhook"] = WebhookAlertSink(url=address)
-    if receivers := [each.strip() for each in environment.get("DE_ALERT_EMAIL", "").split(",") if each.strip()]:
-        host, _, port = environment.get("DE_ALERT_SMTP", "").partition(":")
-        sender = environment.get("DE_ALERT_FROM", "")
-        user, _, password = environment.get("DE_ALERT_LOGIN", "").partition(":")
-        if not (host and sender):
-            raise PermanentError("`DE_ALERT_EMAIL` needs `DE_ALERT_SMTP` (host:port) and `DE_ALERT_FROM` as well.")
-        sinks["email"] = EmailAlertSink(
-            host=host,
-            port=int(port or 25),
-            sender=sender,
-            receivers=receivers,
-            user=user or None,
-            password=password or None,
-            starttls=host not in _LOOPBACK,
-        )
-    return sinks
+def _secret(reference: str) -> str:
+    return Secrets.from_settings(Settings.from_environment()).resolve(reference)
 
 
 def _id(line: bytes) -> str | None:

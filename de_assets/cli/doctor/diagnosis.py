@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from de_assets.catalogue import PROJECT
+from de_assets.cli.doctor.channels import check_channels
 from de_assets.cli.doctor.finding import Finding
 from de_assets.cli.doctor.machine import check_browser, check_disk, check_java, check_postgres, check_python
 from de_assets.cli.doctor.packages import Pins, check_jars, check_packages
@@ -30,6 +31,7 @@ def diagnose(settings: Settings, environment: Mapping[str, str]) -> list[Finding
         check_postgres(settings),
         check_disk(settings.home),
         *check_variables(environment),
+        *check_channels(environment),
         *check_ports(environment, statuses),
         *(check_service(status) for status in statuses),
         *_slots(statuses),

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import get_args
 
+from de_assets.automation.alerting.channels import MailServerAddress
 from de_assets.cli.doctor.finding import Finding, fail, ok, warn
 from de_assets.sources.landing import Readiness
 from de_resources.sensor_interval import is_interval
@@ -27,6 +28,18 @@ class VariableRule:
 
     accepts: Callable[[str], object]
     must_be: str
+
+
+def _is_server(value: str) -> bool:
+    try:
+        MailServerAddress.parse(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_sinks(value: str) -> bool:
+    return all(re.fullmatch(r"[\w.]+:[\w.]+", each.strip()) for each in value.split(",") if each.strip())
 
 
 _ANYTHING = VariableRule(lambda _: True, "anything")
@@ -48,7 +61,8 @@ KNOWN: Mapping[str, VariableRule] = {
     "DE_VISITS_READINESS": VariableRule(get_args(Readiness).__contains__, "one of " + ", ".join(get_args(Readiness))),
     "DE_ALERT_WEBHOOK": VariableRule(re.compile(r"secret://[a-z][a-z0-9_]*").fullmatch, "secret://name of an address"),
     "DE_ALERT_LOGIN": VariableRule(re.compile(r"[^:]+:secret://[a-z][a-z0-9_]*").fullmatch, "user:secret://name"),
-    "DE_ALERT_SMTP": VariableRule(re.compile(r"[^:\s]+(:\d+)?").fullmatch, "host:port of a mail server"),
+    "DE_ALERT_SMTP": VariableRule(_is_server, "host:port of a mail server"),
+    "DE_ALERT_SINKS": VariableRule(_is_sinks, "module:Class[,…] of alert sinks"),
     "DE_ALERT_EMAIL": VariableRule(lambda v: all("@" in each for each in v.split(",")), "addresses, comma-separated"),
     "DE_ALERT_FROM": VariableRule(lambda v: "@" in v, "an address"),
     # Looked at where they are used: the ports by their own check, the calendar at every start.
