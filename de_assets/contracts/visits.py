@@ -165,11 +165,14 @@ class Visits(VisitColumns):
 class VisitsLate(VisitColumns):
     """Visits that arrived outside the hour of their event: late ones, and ones dated in the future.
 
-    Grain: one page view. Partition: the hour in which it arrived.
+    Grain: one page view. Partition: the hour in which it arrived; within it stored by the hour of the event.
     """
 
     raw: T.StringType = pa.Field(nullable=False, description="The landed line, untouched", metadata=_PERSONAL)
     landing_hour: T.TimestampType = pa.Field(nullable=False, description="Hour in which the visit arrived (UTC)")
+    event_hour: T.TimestampType = pa.Field(
+        nullable=True, description="Hour of the event (UTC), to which it belongs; null: it came before this was kept"
+    )
     lateness_seconds: T.LongType = pa.Field(
         nullable=False, description="From the event to the start of the landing hour; negative: dated in the future"
     )
@@ -181,15 +184,20 @@ class VisitsLate(VisitColumns):
         metadata = {
             "owner": OWNER,
             "key": ["visit_id"],
-            "partitioned_by": ["landing_hour"],
-            "rules": {"not_on_time": "date_trunc('HOUR', event_time) <> landing_hour"},
+            # The log then says which hours a commit is about, and an hour reads what is its own.
+            "partitioned_by": ["landing_hour", "event_hour"],
+            "rules": {
+                "not_on_time": "date_trunc('HOUR', event_time) <> landing_hour",
+                "hour_is_that_of_event": "event_hour IS NULL OR event_hour = date_trunc('HOUR', event_time)",
+            },
         }
 
 
 class VisitsEnriched(ContractModel):
     """Visits with the device's name and what was true of the user when the visit happened.
 
-    Grain: one page view, every one of silver.visits. Partition: the hour of the event.
+    Grain: one page view: every one of silver.visits, and those of silver.visits_late that came in time for the contract.
+    Partition: the hour of the event.
     """
 
     visit_id: T.StringType = pa.Field(nullable=False, description="Identity of the page view")

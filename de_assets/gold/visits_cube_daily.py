@@ -16,11 +16,12 @@ from de_assets.contracts.traffic import VisitsCubeDaily
 from de_assets.dataset import dataset
 from de_assets.partitions import calendar_now, daily, hours_of_day
 from de_assets.transforms.data_value.distributed_aggregator import cube
+from de_assets.transforms.error_management.dynamic_late_data_integrator import FIRST_COPY, NOT_AHEAD, NOT_TOO_OLD
 from de_checks.contract import contract_check
 from de_checks.freshness import completeness_check
 from de_checks.publication import publication_check
 from de_checks.quantile_audit import UsualQuantiles
-from de_checks.reconciliation import Step, Total, reconciliation_check
+from de_checks.reconciliation import Rejoined, Step, Total, reconciliation_check
 from de_resources.delta.publish import InputRows, KeepsContract, ReconcilesWithInput, Rows
 from de_resources.observers.bounds import of_count
 from de_resources.retries import RETRY_TRANSIENT
@@ -51,7 +52,13 @@ ENRICHED, CUBE = dg.AssetKey(["silver", "visits_enriched"]), dg.AssetKey(["gold"
 FROM_LANDING = [
     # Every visit stays in the hour of its landing, or is set apart for it.
     Step(LANDED, VALID, apart={"late": LATE}, removed={"duplicates": "first_copy"}),
-    Step(VALID, ENRICHED),
+    # And what was set apart is in the hour of its event, or came too late for it, or again, or with a wrong clock.
+    Step(
+        VALID,
+        ENRICHED,
+        removed={"duplicates": FIRST_COPY, "too old": NOT_TOO_OLD, "ahead": NOT_AHEAD},
+        rejoined=[Rejoined(LATE, "event_hour", before="too old", after="ahead")],
+    ),
     Step(ENRICHED, CUBE, total=Total("visits", where={"grouping": 7})),
 ]
 

@@ -92,7 +92,9 @@ def landed_within(visits: DataFrame, hours: Iterable[datetime]) -> DataFrame:
 def late_visits(numbered: DataFrame) -> DataFrame:
     """The columns of silver.visits_late: first copies outside the hour that received them."""
     _, late = split_late(numbered.where(CONDITIONS["first_copy"]), "event_time", "landing_hour")
-    return late.select(*Contract.of(VisitsLate).column_names)
+    return late.withColumn("event_hour", F.date_trunc("HOUR", "event_time")).select(
+        *Contract.of(VisitsLate).column_names
+    )
 
 
 def in_event_hour(visits: DataFrame) -> DataFrame:

@@ -70,9 +70,10 @@ class Account:
         over: Counter[Why] = Counter()
         for each in self.left_over:
             over[each.why] += each.rows if each.day == day else 0
-        kinds = {kind: rows.get(day, 0) for kind, rows in self.apart.items()}
-        left = {str(why): over[why] for why in Why}
-        return {"landed": self.landed.get(day, 0), "counted": self.counted.get(day, 0), **kinds, **left}
+        figures = Counter({kind: rows.get(day, 0) for kind, rows in self.apart.items()})
+        # A row may be too old for the run that left it out, and a run too old to be made again for a row.
+        figures.update({str(why): over[why] for why in Why})
+        return {"landed": self.landed.get(day, 0), "counted": self.counted.get(day, 0), **figures}
 
     def totals(self) -> dict[str, int]:
         """The figures of all days together."""

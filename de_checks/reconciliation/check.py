@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 
@@ -31,10 +31,11 @@ def reconciliation_check(
 ) -> dg.AssetChecksDefinition:
     """A check that everything that landed is counted in the asset, or was set apart or removed on the way, day by day.
 
-    Rows land in the `of` of the first of the `steps`, and in the tables of `beside` (by kind, as dead letters). A partition
-    that does not come out even waits, where its source changed since it was computed or nobody has computed it; where its
-    contract takes in what is late for no longer (`late_for`), that is too old; else its rows were lost, or counted twice, and
-    the check fails. Looked at are the newest `days` of the calendar. All tables have time partitions.
+    Rows land in the `of` of the first of the `steps`, and in the tables of `beside` (by kind, as dead letters). What was set
+    apart and is `rejoined` by a later step counts as landed on the day that it belongs to. A partition that does not come out
+    even waits, where a source changed since it was computed or nobody has computed it; where its contract takes in what is
+    late for no longer (`late_for`), that is too old; else its rows were lost, or counted twice, and the check fails. Looked
+    at are the newest `days` of the calendar. All tables have time partitions.
 
     Reads logs, the materialisations of what is removed by condition, and the columns of a `total`; no engine. A rerun judges
     what is there then. Metadata: `days`, a table; the totals of its columns; `left_over`, partition by partition, and
@@ -91,11 +92,21 @@ def account_of(
     materialized = [told(step, tables, before, instance) for step in steps]
     rows = tables.along(steps, since)
     passages = [Passage(step, tables, rows, newest) for step, newest in zip(steps, materialized, strict=True)]
-    kinds = {kind: by_day(tables.rows(key, since)) for kind, key in beside.items()}
+    kinds: defaultdict[str, Counter[date]] = defaultdict(Counter)
+    kinds |= {kind: by_day(tables.rows(key, since)) for kind, key in beside.items()}
     landed = sum(kinds.values(), by_day(rows[landing]))
+    back = [each for step in steps for each in step.rejoined]
     for passage in passages:
-        kinds |= {kind: by_day(rows[key]) for kind, key in passage.step.apart.items()}
-        kinds |= {kind: _days(passage, removed) for kind, removed in passage.removed().items()}
+        for kind, key in passage.step.apart.items():
+            if key not in {each.table for each in back}:
+                kinds[kind] += by_day(rows[key])
+        for kind, removed in passage.removed().items():
+            kinds[kind] += _days(passage, removed)
+    for each in back:
+        landed = _moved(landed, by_day(rows[each.table]), by_day(rows[each]))
+        for kind, outside in tables.outside(each, since).items():
+            kinds[kind].update(by_day(outside))
+            landed.update(by_day(outside))
     everything = by_day(tables.rows(landing, first)) if since > first else {}
     return Account(
         landed=landed,
@@ -103,8 +114,16 @@ def account_of(
         apart=kinds,
         left_over=[each for passage in passages for each in passage.left_over(now)],
         days_left_out=sum(day < since.date() for day in everything),
-        missing=[key.to_user_string() for key in rows if tables.log(key) is None],
+        missing=[k.to_user_string() for k in rows if isinstance(k, dg.AssetKey) and tables.log(k) is None],
     )
+
+
+def _moved(landed: Counter[date], out: Counter[date], back: Counter[date]) -> Counter[date]:
+    """What landed, with rows counted on the day that they belong to and not on that of their landing."""
+    moved = Counter(landed)
+    moved.subtract(out)
+    moved.update(back)
+    return moved
 
 
 def _days(passage: Passage, removed: Mapping[str, int]) -> Counter[date]:

@@ -18,9 +18,23 @@ class Total:
 
 
 @dataclass(frozen=True)
+class Rejoined:
+    """A table of rows that were set apart, each of which belongs to the partition that `column` says, and not to its own.
+
+    The table is stored by the column. A row of a time that the calendar does not have is of the kind `before` or `after`.
+    """
+
+    table: dg.AssetKey
+    column: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
 class Step:
     """The rows of `of` are in `into`, or in a table of `apart`, or were `removed`. None leaves the time of its partition.
 
+    With `rejoined`, rows that an earlier step set apart are in `into`, or were removed, in the partitions that they belong to.
     `apart` and `removed` are by kind, a word for people: the table, by partitions of time as well; and the condition of a
     filter that says with each materialisation of `into` what it removed (`filter_interceptor.intercept`), first in order.
     `total` is for an `into` that has been aggregated.
@@ -31,6 +45,7 @@ class Step:
     apart: Mapping[str, dg.AssetKey] = field(default_factory=dict)
     removed: Mapping[str, str] = field(default_factory=dict)
     total: Total | None = None
+    rejoined: Sequence[Rejoined] = ()
 
 
 class NoChain(ValueError):

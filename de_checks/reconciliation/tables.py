@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pyarrow.dataset as ds
 
-from de_checks.reconciliation.steps import Step, Total
+from de_checks.reconciliation.steps import Rejoined, Step, Total
 from de_resources.delta.log import TableLog
 from de_resources.delta.table import Table
 from de_resources.errors import PermanentError
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Rows = Counter[datetime]
 """Rows by the start of the partition that holds them."""
+
+Counts = Mapping["dg.AssetKey | Rejoined", Rows]
+"""The rows of tables, and of those that belong to other partitions, by the start of these."""
 
 
 class NotByTime(PermanentError):
@@ -52,20 +55,24 @@ class Tables:
         """The table of an asset."""
         return self.lake.table(key, self.graph.get(key).metadata)
 
-    def along(self, steps: Sequence[Step], since: datetime) -> Mapping[dg.AssetKey, Rows]:
+    def along(self, steps: Sequence[Step], since: datetime) -> Counts:
         """The rows of every table of the steps from a moment on.
 
         Where rows land is read last: who writes meanwhile is ahead of what is counted of him, and never behind.
         """
-        found: dict[dg.AssetKey, Rows] = {}
+        found: dict[dg.AssetKey | Rejoined, Rows] = {}
         for step in reversed(steps):
             found.setdefault(step.into, self.rows(step.into, since, step.total))
+            found |= {each: self.rows(each.table, since, by=each.column) for each in step.rejoined}
             found |= {key: self.rows(key, since) for key in step.apart.values()}
         return found | {steps[0].of: self.rows(steps[0].of, since)}
 
-    def rows(self, key: dg.AssetKey, since: datetime, total: Total | None = None) -> Rows:
-        """Rows of the calendar from a moment on, counted by the statistics of the files; a total is read."""
-        log, at = self.log(key), self.column(key)
+    def rows(self, key: dg.AssetKey, since: datetime, total: Total | None = None, *, by: str = "") -> Rows:
+        """Rows of the calendar from a moment on, counted by the statistics of the files; a total is read.
+
+        `by` another column than that of the partitions, by which the table is stored as well.
+        """
+        log, at = self.log(key), by or self.column(key)
         first, end = self.calendar(key)
         kept: Rows = Counter()
         if log is None:
@@ -75,6 +82,21 @@ class Tables:
             if start is not None and max(first, since) <= start < end:
                 kept[start] += rows
         return kept
+
+    def outside(self, each: Rejoined, since: datetime) -> Mapping[str, Rows]:
+        """Rows of times that the calendar does not have, by kind and by the partition that holds them."""
+        first, end = self.calendar(each.table)
+        log, kept = self.log(each.table), self.column(each.table)
+        found: dict[str, Rows] = {each.before: Counter(), each.after: Counter()}
+        if log is None:
+            return found
+        columns = log.partition_columns()
+        for values, rows in log.rows_by_partition().items():
+            start, belongs = moment(values[columns.index(kept)]), moment(values[columns.index(each.column)])
+            if start is None or belongs is None or not max(first, since) <= start < end or first <= belongs < end:
+                continue
+            found[each.before if belongs < first else each.after][start] += rows
+        return found
 
     def column(self, key: dg.AssetKey) -> str:
         """The column that carries the partition."""

@@ -7,7 +7,8 @@ An asset is configured by its definition metadata:
 
 | key                | meaning                                                                                       |
 |--------------------|-----------------------------------------------------------------------------------------------|
-| `partition_expr`   | column (or `{dimension: column}`) that carries the Dagster partition                          |
+| `partition_expr`   | column (or `{dimension: column}`) that carries the Dagster partition; on an input: another      |
+|                    | column, by which this reader takes its partitions from the table                               |
 | `partitioned_by`   | physical partition columns; default: the contract's, else the columns of `partition_expr`;     |
 |                    | an empty list: none                                                                           |
 | `contract`         | import path `package.module:Model` of the pandera model                                       |
@@ -246,8 +247,8 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         readers = readers_of(context.asset_key.to_user_string(), metadata, context.definition_metadata or {})
         with self._config.spark.watched():
             stateful_ = bool(metadata.get("stateful")) and context.has_asset_partitions
-            slice_ = None if stateful_ else slice_of(context, metadata)
             session, input_ = self._config.spark.spark_session, context.definition_metadata or {}
+            slice_ = None if stateful_ else slice_of(context, {**metadata, **_taken_by(input_)})
             request = readers.prepare(ReadRequest(session, table, slice_, metadata=metadata, input=input_))
             self._note(context, request)
             self._remember(context, request.table, request.slice)
@@ -348,6 +349,11 @@ def slice_of(context: OutputContext | InputContext, metadata: Mapping[str, Any])
             'Add `metadata={"partition_expr": "<column>"}` to the asset.'
         )
     return make_slice(context.asset_partition_keys, context.asset_partitions_def, expression)
+
+
+def _taken_by(input_: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The column of an input's own that carries its partitions: a row may belong to another one than it is kept in."""
+    return {name: input_[name] for name in ("partition_expr",) if name in input_}
 
 
 def form_of(request: WriteRequest, writers: Writers) -> StoredForm:

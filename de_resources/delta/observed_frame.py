@@ -47,6 +47,16 @@ class ObservedFrame:
         """Another frame computed from this one, with the same metadata."""
         return replace(self, frame=function(self.frame))
 
+    def and_then(self, function: Callable[[DataFrame], ObservedFrame]) -> ObservedFrame:
+        """An observed frame computed from this one, with the metadata of both."""
+        after = function(self.frame)
+
+        def metadata() -> MetadataByWindow:
+            first, second = self.metadata(), after.metadata()
+            return {start: {**first.get(start, {}), **second.get(start, {})} for start in {**first, **second}}
+
+        return replace(self, frame=after.frame, metadata=metadata)
+
     def with_metadata(self, more: MetadataByWindow) -> ObservedFrame:
         """The same frame with more metadata: what was known before the write."""
 

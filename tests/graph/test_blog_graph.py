@@ -79,6 +79,13 @@ def expected(lakehouse: Lakehouse, *kinds: str) -> Counter[datetime]:
     return Counter({h: n for h in HOURS if (n := sum(lakehouse.truth.hour(h).counts[k] for k in kinds))})
 
 
+def late_of_the_log(lakehouse: Lakehouse) -> dict[object, datetime]:
+    """The late visits that were injected, with the hour that they belong to, as far as the log has it."""
+    injected = ((hour, row) for hour in HOURS for row in lakehouse.truth.hour(hour).rows(Defect.LATE))
+    belongs = {row["visit_id"]: hour - timedelta(hours=int(str(row["detail"]))) for hour, row in injected}
+    return {id_: hour for id_, hour in belongs.items() if hour >= HOURS[0]}
+
+
 NOT_HERE = """
     bronze/users_changes silver/users gold/users_by_country gold/users_snapshot gold/users_latest serving/users_snapshot
     staging/users bronze/legacy_visits silver/legacy_visits bronze/visits_stream silver/visits_live gold/sessions_live
@@ -162,13 +169,25 @@ def test_the_landed_line_stays_beside_the_computed_columns(lakehouse: Lakehouse)
     assert all(str(row["raw"]).encode() in landed for row in rows)
 
 
-@pytest.mark.pattern("static_joiner")
-def test_enrichment_keeps_every_visit_once(lakehouse: Lakehouse) -> None:
-    visits = Counter(row["visit_id"] for row in lakehouse.rows("silver/visits"))
+@pytest.mark.pattern("static_joiner", "dynamic_late_data_integrator")
+def test_enrichment_keeps_every_visit_once_and_takes_late_ones_into_their_hours(lakehouse: Lakehouse) -> None:
+    """Those of hours before the log have no hour here; those dated in the future get none."""
     enriched = lakehouse.rows("silver/visits_enriched")
-    assert Counter(row["visit_id"] for row in enriched) == visits
+    on_time = {row["visit_id"]: row["event_hour"] for row in lakehouse.rows("silver/visits")}
+    late = late_of_the_log(lakehouse)
+    assert late
+    assert {row["visit_id"]: row["event_hour"] for row in enriched} == {**on_time, **late}
+    assert len(enriched) == len(on_time) + len(late)
     assert any(row["device_name"] for row in enriched)
     assert not any(row["is_registered"] for row in enriched)  # there is no database here, hence no users
+
+
+@pytest.mark.pattern("static_joiner")
+def test_every_hour_tells_how_many_visits_found_no_user(lakehouse: Lakehouse) -> None:
+    enriched = dg.AssetKey(["silver", "visits_enriched"])
+    told = latest_materializations(lakehouse.instance, enriched, hourly.get_partition_keys())
+    rows = lakehouse.per_hour("silver/visits_enriched", "event_hour")
+    assert [each.metadata["join/unmatched"] for each in told.values()] == [rows[hour] for hour in HOURS]
 
 
 @pytest.mark.pattern("distributed_aggregator", "aligned_fan_in")
@@ -440,14 +459,15 @@ class TestTrace:
             enriched = _input(found, "silver/visits_enriched")
             assert {row.values["visit_id"] for row in enriched.rows} == expected
             assert enriched.total == sessions[id_]["visits"] == len(expected)
-            assert {row.values["visit_id"] for row in _input(enriched, "silver/visits").rows} == expected
+            assert landed_as(enriched) == expected
 
     def test_it_names_the_file_and_line_that_hold_the_visit(
         self, lakehouse: Lakehouse, traces: dict[str, Traced]
     ) -> None:
         landing = lakehouse.settings.landing
         for found in traces.values():
-            landed = _input(_input(_input(found, "silver/visits_enriched"), "silver/visits"), "bronze/visits")
+            valid = _input(_input(found, "silver/visits_enriched"), "silver/visits")
+            landed = _input(valid, "bronze/visits")
             assert landed.rows
             for row in landed.rows:
                 file = landing / row.values["source_file"]
@@ -500,6 +520,13 @@ def _sources(lakehouse: Lakehouse, engine: SparkEngine) -> dict[str, TracedSourc
     locations = load_locations()
     outside = OutsideRows.of_graph(lakehouse.instance, locations)
     return sources_of(Lineages.of(lakehouse.instance, locations), engine, outside)
+
+
+def landed_as(enriched: Traced) -> set[str]:
+    """The visits that these were made of, on time or late."""
+    return {
+        row.values["visit_id"] for name in ("visits", "visits_late") for row in _input(enriched, f"silver/{name}").rows
+    }
 
 
 def _input(found: Traced, name: str) -> Traced:

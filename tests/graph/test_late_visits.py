@@ -8,9 +8,10 @@ import pytest
 from io_manager_support import Shop
 from pyspark.sql import DataFrame
 
-from de_assets.automation.late_data.runs import Consumer, NotByTime
+from de_assets.automation.late_data.runs import Consumer, NotByTime, NotStoredBy
 from de_assets.automation.late_data.visits import (
     ENRICHED,
+    LATE_OF_HOURS,
     OF_DAYS,
     OF_HOURS,
     OF_TOTALS,
@@ -19,6 +20,7 @@ from de_assets.automation.late_data.visits import (
     late_totals,
 )
 from de_assets.definitions import defs
+from de_assets.partitions import hourly
 from de_resources.delta.log.changed_partitions import changed_partitions
 from de_resources.lake import Lake
 from de_resources.postgres import PostgresDatabase
@@ -39,6 +41,34 @@ def test_the_consumers_are_what_their_assets_say() -> None:
         first = consumer.partitions.get_first_partition_key()
         assert first is not None
         assert len(consumer.source_keys(first)) == (1 if consumer.key == ENRICHED else 24)
+
+
+def test_a_landing_hour_tells_of_exactly_the_hours_whose_late_visits_it_brought(
+    engine: SparkEngine, lake: Path
+) -> None:
+    """As the engine writes it: two late visits of two hours, one with a clock that is ahead by years, one before all hours."""
+    shop = Shop(engine, lake)
+    ((key, (source, column)),) = LATE_OF_HOURS.items()
+    consumer = Consumer(key, source, GRAPH, column)
+    layout = {"partition_expr": "landing_hour", "partitioned_by": ["landing_hour", "event_hour"]}
+
+    @dg.asset(key=source.path, partitions_def=hourly, metadata=layout)
+    def late(context: dg.AssetExecutionContext) -> DataFrame:
+        landing = context.partition_time_window.start.strftime("%Y-%m-%d %H:%M:%S")
+        moments = ("2024-10-10 03:00:00", "2024-10-10 05:00:00", "9999-12-31 23:00:00", "1970-01-01 00:00:00")
+        rows = [
+            f"SELECT TIMESTAMP '{landing}' AS landing_hour, TIMESTAMP '{each}' AS event_hour, 1 AS n"
+            for each in moments
+        ]
+        return shop.spark.sql(" UNION ALL ".join(rows))
+
+    shop.run(late, key="2024-10-11-05:00")
+    log = shop.log("visits_late")
+    found = consumer.by_partition(changed_partitions(log), log.partition_columns())
+    assert set(found) == {"2024-10-10-03:00", "2024-10-10-05:00"}
+    assert consumer.name == "silver/visits_enriched of silver/visits_late"
+    with pytest.raises(NotStoredBy, match=r"not stored by `event_hour`.*materialised again"):
+        consumer.by_partition(changed_partitions(log), ["landing_hour"])
 
 
 def test_an_asset_without_time_partitions_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -158,6 +159,23 @@ def test_an_outage_opens_the_circuit_for_all_and_one_request_tries_it_after_the_
     values = networks(2)
     assert asked(values, **how) == true_of(values)
     assert (kept.state, kept.counter) == ("closed", 0)
+
+
+def test_a_service_that_hangs_is_waited_for_no_longer_than_was_said_and_counts_as_away(world: GeoWorld) -> None:
+    """It may work on all the same: what nobody waits for any more is paid for."""
+    world.behave(seconds=2.0)
+    how: dict[str, Any] = {"seconds": 0.5, "failures": 2, "patience": 1e6}
+    values = networks(3)
+    with pytest.raises(ApiUnavailable, match="Timeout") as raised:
+        asked(values, **how)
+    assert raised.value.requests == 2
+    with pytest.raises(CircuitOpen):
+        asked(values, **how)
+    give_up = time.monotonic() + 60
+    while len(world.charged) < 6 and time.monotonic() < give_up:
+        time.sleep(0.1)
+    assert world.charged == [*values, *values]
+    assert world.requests() == 2
 
 
 def test_a_circuit_file_that_cannot_be_read_is_a_closed_circuit(world: GeoWorld) -> None:

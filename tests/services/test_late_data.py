@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -65,18 +65,20 @@ class World:
 
     def __post_init__(self) -> None:
         self.visits, self.daily, self.total = (dg.AssetKey([self.layer, n]) for n in ("visits", "daily", "total"))
+        self.late = dg.AssetKey([self.layer, "late"])
         self.sensors = {
             name: late_data_sensor(
                 f"late_{name}",
                 {key: self.visits},
+                apart={key: (self.late, "hour")} if name == "apart" else {},
                 policy=POLICY,
                 clock=lambda: Moment(self.present, datetime.now(UTC) + self.forward),
                 description="",
             )
-            for name, key in (("daily", self.daily), ("total", self.total))
+            for name, key in (("daily", self.daily), ("apart", self.daily), ("total", self.total))
         }
         self.defs = dg.Definitions(
-            assets=[self._visits(), self._consumer("daily"), self._consumer("total", stateful=True)],
+            assets=[self._visits(), self._late(), self._consumer("daily"), self._consumer("total", stateful=True)],
             asset_checks=[self._gate()],
             sensors=list(self.sensors.values()),
             resources=self.resources,
@@ -92,11 +94,23 @@ class World:
     def uri(self) -> str:
         return str(self.lake / self.layer / "visits")
 
+    @property
+    def late_uri(self) -> str:
+        return str(self.lake / self.layer / "late")
+
     def _visits(self) -> dg.AssetsDefinition:
         @dg.asset(key=self.visits, partitions_def=HOURS, metadata={"partition_expr": "hour"})
         def visits() -> None: ...
 
         return visits
+
+    def _late(self) -> dg.AssetsDefinition:
+        layout = {"partition_expr": "landed", "partitioned_by": ["landed", "hour"]}
+
+        @dg.asset(key=self.late, partitions_def=HOURS, metadata=layout)
+        def late() -> None: ...
+
+        return late
 
     def _gate(self) -> dg.AssetChecksDefinition:
         @dg.asset_check(asset=self.visits, partitions_def=HOURS, blocking=True)
@@ -108,7 +122,7 @@ class World:
     def _consumer(self, name: str, *, stateful: bool = False) -> dg.AssetsDefinition:
         @dg.asset(
             key=[self.layer, name],
-            deps=[self.visits],
+            deps=[self.visits, self.late],
             partitions_def=DAYS,
             metadata={"stateful": True} if stateful else {},
             backfill_policy=None if stateful else dg.BackfillPolicy.single_run(),
@@ -118,6 +132,9 @@ class World:
             read.note(lake.table(self.visits))
             version = read.tables[f"{self.layer}.visits"]["version"]
             sums = sums_of(self.uri, version)
+            if lake.table(self.late).log() is not None:
+                read.note(lake.table(self.late))
+                sums += sums_of(self.late_uri, read.tables[f"{self.layer}.late"]["version"])
             self.meanwhile()
             if self.broken:
                 raise dg.Failure("broken on purpose")
@@ -130,9 +147,13 @@ class World:
 
     def land(self, *hours: str, value: int = 1) -> None:
         """Somebody appends a row to each of these hours."""
-        moments = [datetime.strptime(key, HOURS.fmt).replace(tzinfo=UTC) for key in hours]
-        rows = pa.table({"hour": pa.array(moments, pa.timestamp("us", "UTC")), "value": [value] * len(hours)})
+        rows = pa.table({"hour": moments(hours), "value": [value] * len(hours)})
         write_deltalake(self.uri, rows, partition_by=["hour"], mode="append")
+
+    def land_late(self, landed: str, of: Sequence[str], value: int = 1) -> None:
+        """In an hour a row of each of these others comes."""
+        rows = {"landed": moments([landed] * len(of)), "hour": moments(of), "value": [value] * len(of)}
+        write_deltalake(self.late_uri, pa.table(rows), partition_by=["landed", "hour"], mode="append")
 
     def run(self, name: str, key: str) -> bool:
         """A person runs a partition."""
@@ -192,6 +213,10 @@ class World:
             return cursor.fetchall() if cursor.description else []
 
 
+def moments(keys: Sequence[str]) -> pa.Array:
+    return pa.array([datetime.strptime(k, HOURS.fmt).replace(tzinfo=UTC) for k in keys], pa.timestamp("us", "UTC"))
+
+
 def sums_of(uri: str, version: int | None = None) -> Counter[str]:
     """The sum of all rows by day, as of a version."""
     table = DeltaTable(uri, version=version).to_pyarrow_table()
@@ -228,6 +253,19 @@ def begun(world: World) -> Iterator[World]:
     assert world._execute([world.daily], None, range_tags(day(DAYS_BY_NUMBER[0]), day(DAYS_BY_NUMBER[-1])))
     yield world
     world.query("DELETE FROM late_data.partitions WHERE consumer LIKE replace(%s, 'daily', '%%')")
+
+
+def test_rows_that_came_in_another_hour_ask_for_exactly_the_days_that_they_belong_to(world: World) -> None:
+    assert world.settle("apart") == []
+    world.land_late(hour(5), of=[hour(2), hour(4)])
+    world.land(hour(4), value=5)
+    first = world.tick("apart")
+    assert sorted(partitions(r) for r in first.run_requests or []) == [[day(2)], [day(4)]], (
+        "what both ask for is one run"
+    )
+    world.launch(first)
+    assert world.settle("apart") == []
+    assert {number: world.results["daily", day(number)] for number in DAYS_BY_NUMBER} == {1: 1, 2: 2, 3: 1, 4: 7, 5: 1}
 
 
 def test_exactly_the_changed_days_run_again_each_once(world: World) -> None:

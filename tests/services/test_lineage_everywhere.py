@@ -99,9 +99,10 @@ def test_a_served_row_leads_to_the_landed_lines(filled: Lakehouse, platform: Pla
     visits = [row for row in filled.rows("silver/visits_enriched") if (row["country"] or "unknown") == country]
     assert (found.rows[0].values["visits"], enriched.total) == (count, len(visits))
     assert {row.values["visit_id"] for row in enriched.rows} <= {row["visit_id"] for row in visits}
-    landed = below(enriched, "silver/visits", "bronze/visits")
-    assert {row.values["visit_id"] for row in landed.rows} == {row.values["visit_id"] for row in enriched.rows}
-    for row in landed.rows:
+    valid = [below(enriched, f"silver/{name}") for name in ("visits", "visits_late")]
+    landed = [row for found_there in valid if found_there.rows for row in below(found_there, "bronze/visits").rows]
+    assert {row.values["visit_id"] for row in landed} == {row.values["visit_id"] for row in enriched.rows}
+    for row in landed:
         assert line_numbers(platform.landing / row.values["source_file"], row.values["raw"])
     served_visit = find("serving/weekly_visits", visit_id=visits[0]["visit_id"])
     (one,) = below(served_visit, "silver/visits_enriched").rows

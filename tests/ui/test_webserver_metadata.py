@@ -92,7 +92,7 @@ def test_gold_columns_come_from_the_columns_that_the_code_reads(web: WebUI) -> N
 def test_enriched_columns_come_from_visits_users_and_devices(web: WebUI) -> None:
     enriched = sources(web, "silver/visits_enriched")
     for column in ("visit_id", "event_time", "user_id", "page"):
-        assert enriched[column] == {("silver/visits", column)}
+        assert enriched[column] == {(name, column) for name in ("silver/visits", "silver/visits_late")}
     assert ("silver/users", "country") in enriched["country"]
     assert ("silver/devices", "full_name") in enriched["device_name"]
 

@@ -13,6 +13,7 @@ consumer's contract takes in (`late_for`).
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -63,6 +64,8 @@ class Findings:
     requests: Sequence[dg.RunRequest] = ()
     events: Sequence[dg.AssetObservation] = ()
     summary: str = ""
+    partitions: Collection[str] = ()
+    """What is requested for the first time."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,10 @@ class Integrator:
     policy: Policy
     by: str
 
-    def evaluate(self, moment: Moment) -> Findings:
+    def evaluate(self, moment: Moment, asked: Collection[str] = ()) -> Findings:
         """Look at the source's log and at the runs, claim what is free, and request it. Starts no engine.
+
+        `asked` are partitions that are being requested for another source: that run reads this one as well.
 
         Raises `ServiceUnavailable`, `StateInterrupted`, `NoPartitions`.
         """
@@ -88,7 +93,7 @@ class Integrator:
         self.state.create_if_missing()
         found = changed_partitions(log, self.state.scanned(str(log.table.metadata().id)))
         self.state.changed(found, self.consumer.by_partition(found, log.partition_columns()))
-        busy = self._catch_up(source.name, found.table_id)
+        busy = self._catch_up(source.name, found.table_id) | set(asked)
         taken_over = self._taken_over(moment)
         decided = self._decide(moment, busy)
         news = [judged for judged in decided.judged if judged.partition.key in (decided.told or {}) and told_of(judged)]
@@ -98,6 +103,7 @@ class Integrator:
             events=[observation(name, origin, decided.judged, news)] if news else [],
             summary=summary(name, decided.judged, found.through)
             + (f"; {len(taken_over)} claims without a run taken over" if taken_over else ""),
+            partitions={found.partition.key for request in decided.requests for found in request.partitions},
         )
 
     def _catch_up(self, table: str, table_id: str) -> set[str]:
@@ -192,11 +198,15 @@ def late_data_sensor(
     name: str,
     consumers: Mapping[dg.AssetKey, dg.AssetKey],
     *,
+    apart: Mapping[dg.AssetKey, tuple[dg.AssetKey, str]] | None = None,
     policy: Policy | None = None,
     clock: Callable[[], Moment] = clock_now,
     description: str,
 ) -> dg.SensorDefinition:
     """A sensor over consumers (each with its source) that have the same partitions and the same backfill policy.
+
+    `apart` has consumers that read a second source by one of its columns, which does not carry its partitions: rows that came
+    in another partition than their own (`Consumer.column`).
 
     What is stateful, takes ranges and is stored where is taken from the assets' definitions, and up to what age changes are
     requested from their contracts (`late_for`): what is older is told. `policy.max_age` is for assets without a contract; a
@@ -218,13 +228,13 @@ def late_data_sensor(
         graph, moment = _graph(context), clock()
         findings: list[Findings] = []
         problems: list[PlatformError] = []
-        for key, source in consumers.items():
-            consumer = Consumer(key, source, graph)
+        asked: dict[dg.AssetKey, set[str]] = defaultdict(set)
+        for consumer in watched(consumers, apart or {}, graph):
             state, runs = LateState(database, consumer.name), Runs(context.instance, consumer)
             try:
-                findings.append(
-                    Integrator(consumer, lake, state, runs, _for(consumer, policy), by=name).evaluate(moment)
-                )
+                integrator = Integrator(consumer, lake, state, runs, _for(consumer, policy), by=name)
+                findings.append(integrator.evaluate(moment, asked[consumer.key]))
+                asked[consumer.key].update(findings[-1].partitions)
             except PlatformError as problem:
                 # What was claimed for others has to be requested all the same.
                 problems.append(problem)
@@ -240,6 +250,16 @@ def late_data_sensor(
         )
 
     return late_data
+
+
+def watched(
+    consumers: Mapping[dg.AssetKey, dg.AssetKey],
+    apart: Mapping[dg.AssetKey, tuple[dg.AssetKey, str]],
+    graph: "AssetGraph",
+) -> list[Consumer]:
+    """What a sensor evaluates, one after the other: each consumer with each of its sources."""
+    own = [Consumer(key, source, graph) for key, source in consumers.items()]
+    return [*own, *(Consumer(key, source, graph, column) for key, (source, column) in apart.items())]
 
 
 def _for(consumer: Consumer, policy: Policy | None) -> Policy:

@@ -50,6 +50,17 @@ class NotByTime(PermanentError):
         )
 
 
+class NotStoredBy(PermanentError):
+    """A source whose log cannot tell which partitions of a consumer a commit is about."""
+
+    def __init__(self, source: str, column: str) -> None:
+        self.source, self.column = source, column
+        super().__init__(
+            f"`{source}` is not stored by `{column}`, so that its log does not tell what changed. Name the column in "
+            "`partitioned_by` of its contract; a table from before that is removed, and its partitions are materialised again."
+        )
+
+
 class AgeUnsaid(PermanentError):
     """A consumer of which nobody said up to what age it takes late changes in."""
 
@@ -63,16 +74,22 @@ class AgeUnsaid(PermanentError):
 
 @dataclass(frozen=True)
 class Consumer:
-    """An asset whose partitions are computed from the partitions of a source, as the graph declares both."""
+    """An asset whose partitions are computed from the partitions of a source, as the graph declares both.
+
+    `column` is for a source that keeps rows by another time than that of the consumer's partitions, as late rows by the time at
+    which they came: the column, one of those by which it is stored, that says to which partition of the consumer they belong.
+    """
 
     key: dg.AssetKey
     source: dg.AssetKey
     graph: AssetGraph
+    column: str = ""
 
     @property
     def name(self) -> str:
-        """The asset's key as people write it."""
-        return self.key.to_user_string()
+        """The asset's key as people write it, by which its state is kept; of a second source there is another state."""
+        name = self.key.to_user_string()
+        return f"{name} of {self.source.to_user_string()}" if self.column else name
 
     @property
     def is_stateful(self) -> bool:
@@ -116,9 +133,13 @@ class Consumer:
     ) -> dict[str, tuple[datetime, PartitionChange]]:
         """Changes of the source as partitions of the consumer: the last one of each. Others' times are left out.
 
-        `columns` are those by which the source is stored; the one that carries its Dagster partition tells the time.
+        `columns` are those by which the source is stored; the one that carries its Dagster partition tells the time, or
+        `column`. Raises `NotStoredBy`.
         """
-        place = columns.index(self.graph.get(self.source).metadata["partition_expr"])
+        wanted = self.column or self.graph.get(self.source).metadata["partition_expr"]
+        if wanted not in columns:
+            raise NotStoredBy(self.source.to_user_string(), wanted)
+        place = columns.index(wanted)
         latest: dict[str, tuple[datetime, PartitionChange]] = {}
         for values, change in found.changed.items():
             key = self._key_at(values[place])
@@ -140,6 +161,10 @@ class Consumer:
             return None
         moment = datetime.fromisoformat(value)
         moment = moment.replace(tzinfo=self.partitions.start.tzinfo) if moment.tzinfo is None else moment
+        # A wrong clock may say any year, and not every one has a key.
+        first, last = self.partitions.get_first_partition_window(), self.partitions.get_last_partition_window()
+        if first is None or last is None or not first.start <= moment < last.end:
+            return None
         key = self.partitions.get_partition_key_for_timestamp(moment.timestamp())
         return key if self.partitions.has_partition_key(key) else None
 

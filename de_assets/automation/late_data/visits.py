@@ -8,6 +8,7 @@ from de_assets.automation.late_data.integrator import Moment, late_data_sensor
 from de_assets.partitions import calendar_now
 
 VISITS, ENRICHED = dg.AssetKey(["silver", "visits"]), dg.AssetKey(["silver", "visits_enriched"])
+LATE = dg.AssetKey(["silver", "visits_late"])
 
 
 def _moment() -> Moment:
@@ -16,6 +17,7 @@ def _moment() -> Moment:
 
 
 OF_HOURS = {ENRICHED: VISITS}
+LATE_OF_HOURS = {ENRICHED: (LATE, "event_hour")}
 _DAYS = ("visits_cube_daily", "visitor_sketches_daily", "sessions", "sessions_pending")
 OF_DAYS = {dg.AssetKey(["gold", name]): ENRICHED for name in _DAYS}
 OF_TOTALS = {dg.AssetKey(["gold", "user_activity"]): ENRICHED}
@@ -23,8 +25,9 @@ OF_TOTALS = {dg.AssetKey(["gold", "user_activity"]): ENRICHED}
 late_hours = late_data_sensor(
     "late_hours",
     OF_HOURS,
+    apart=LATE_OF_HOURS,
     clock=_moment,
-    description="Requests hours of visits again whose valid visits changed after they were enriched.",
+    description="Requests hours of visits again whose visits changed after they were enriched, or that late visits belong to.",
 )
 late_days = late_data_sensor(
     "late_days",

@@ -12,6 +12,8 @@ from itertools import chain, combinations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from de_resources.sql.identifiers import identifier
+
 
 def cube(events: DataFrame, within: str, dimensions: Sequence[str], measures: Mapping[str, Column]) -> DataFrame:
     """One row per value of `within` and combination of `dimensions`.
@@ -19,8 +21,9 @@ def cube(events: DataFrame, within: str, dimensions: Sequence[str], measures: Ma
     Columns: `within`, `grouping` (bit mask of the dimensions that are summed up, the first one being the highest bit; it
     tells a subtotal from an unknown value), the dimensions, the measures.
     """
-    subsets = chain.from_iterable(combinations(dimensions, n) for n in range(len(dimensions) + 1))
-    grouped = events.groupingSets([[within, *subset] for subset in subsets], within, *dimensions).agg(
+    first, *others = (F.col(identifier(name)) for name in (within, *dimensions))
+    subsets = chain.from_iterable(combinations(others, n) for n in range(len(others) + 1))
+    grouped = events.groupingSets([[first, *subset] for subset in subsets], first, *others).agg(
         F.grouping_id().cast("int").alias("grouping"), *(measure.alias(name) for name, measure in measures.items())
     )
-    return grouped.select(within, "grouping", *dimensions, *measures)
+    return grouped.select(*(F.col(identifier(name)) for name in (within, "grouping", *dimensions, *measures)))

@@ -20,6 +20,8 @@ from datetime import timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from de_resources.sql.identifiers import identifier
+
 _AT, _TOLD, _ON = "__at", "__told_by_the_other_side", "__on"
 
 
@@ -58,16 +60,18 @@ def join_streams(left: StreamSide, right: StreamSide, on: tuple[str, str], bound
     came, answers = _came(left, right, bound).withColumnRenamed(on[0], _ON), _came(right, left, bound)
     kept = [c for c in right.records.columns if c != on[1]]
     asked, answered = came[_AT], answers[_AT]
-    matches = (came[_ON] == answers[on[1]]) & (answered >= asked) & (answered <= asked + _interval(bound.within))
+    matches = (
+        (came[_ON] == answers[identifier(on[1])]) & (answered >= asked) & (answered <= asked + _interval(bound.within))
+    )
     joined = came.join(answers, matches, "left")
-    own = [F.col(_ON).alias(c) if c == on[0] else F.col(c) for c in left.records.columns]
-    return joined.select(*own, *kept)
+    own = [F.col(_ON).alias(c) if c == on[0] else _column(c) for c in left.records.columns]
+    return joined.select(*own, *map(_column, kept))
 
 
 def _came(side: StreamSide, other: StreamSide, bound: TimeBound) -> DataFrame:
     """The usable records of a side, each once, behind a watermark that the other side moves as well."""
-    own = _usable(side, bound).withColumns({_AT: F.col(side.time), _TOLD: F.lit(None).cast("timestamp")})
-    reached = F.col(other.time) - _interval(bound.idle_after)
+    own = _usable(side, bound).withColumns({_AT: _column(side.time), _TOLD: F.lit(None).cast("timestamp")})
+    reached = _column(other.time) - _interval(bound.idle_after)
     nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in side.records.schema]
     told = _usable(other, bound).select(*nothing, reached.alias(_AT), reached.alias(_TOLD))
     marked = own.unionByName(told).withWatermark(_AT, _text(bound.late))
@@ -77,8 +81,8 @@ def _came(side: StreamSide, other: StreamSide, bound: TimeBound) -> DataFrame:
 
 
 def _usable(side: StreamSide, bound: TimeBound) -> DataFrame:
-    on_time = F.col(side.time) <= F.col(side.arrived) + _interval(bound.skew)
-    return side.records.where(on_time & F.col(side.key).isNotNull())
+    on_time = _column(side.time) <= _column(side.arrived) + _interval(bound.skew)
+    return side.records.where(on_time & _column(side.key).isNotNull())
 
 
 def _interval(length: timedelta) -> Column:
@@ -87,3 +91,7 @@ def _interval(length: timedelta) -> Column:
 
 def _text(length: timedelta) -> str:
     return f"{length / timedelta(milliseconds=1):.0f} milliseconds"
+
+
+def _column(name: str) -> Column:
+    return F.col(identifier(name))

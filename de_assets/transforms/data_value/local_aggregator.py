@@ -15,6 +15,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from de_resources.sql.identifiers import identifier
+
 
 def aggregate_parts(parts: Sequence[DataFrame], key: str, measures: Mapping[str, Column]) -> DataFrame:
     """A row for each key of each part: `key` and the measures. The key null is one of them.
@@ -22,10 +24,14 @@ def aggregate_parts(parts: Sequence[DataFrame], key: str, measures: Mapping[str,
     The plan has no exchange: a frame in one partition is grouped where it is. As many tasks as there are parts.
     """
     named = [measure.alias(name) for name, measure in measures.items()]
-    return reduce(DataFrame.unionByName, (part.coalesce(1).groupBy(key).agg(*named) for part in parts))
+    return reduce(
+        DataFrame.unionByName, (part.coalesce(1).groupBy(F.col(identifier(key))).agg(*named) for part in parts)
+    )
 
 
 def keys_in_several_parts(aggregated: DataFrame, key: str, at_most: int) -> list[str]:
     """Keys that have more than one row, some of them. Moves a key for each row, and no record."""
-    repeated = aggregated.where(F.col(key).isNotNull()).groupBy(key).count().where("count > 1")
+    repeated = (
+        aggregated.where(F.col(identifier(key)).isNotNull()).groupBy(F.col(identifier(key))).count().where("count > 1")
+    )
     return sorted(str(row[key]) for row in repeated.limit(at_most).collect())

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from de_assets.transforms.data_value.mergeable_measures import Measures
 from de_resources.errors import PermanentError
+from de_resources.sql.identifiers import identifier
 
 SKEWED = 5.0
 """From how many times an even task's rows on, the largest key is salted. Spark's own rule for skewed joins is the same factor
@@ -50,7 +51,7 @@ class Skew:
 
 def skew_of(rows: DataFrame, keys: Sequence[str]) -> Skew:
     """Measured: one grouped count of the whole frame. Take a figure that is known, where there is one."""
-    counted = rows.groupBy(*keys).agg(F.count(F.lit(1)).alias("rows"))
+    counted = rows.groupBy(*map(_column, keys)).agg(F.count(F.lit(1)).alias("rows"))
     found = counted.agg(F.sum("rows"), F.max("rows")).collect()[0]
     return Skew(found[0] or 0, found[1] or 0)
 
@@ -64,13 +65,15 @@ def aggregate(rows: DataFrame, keys: Sequence[str], measures: Measures, *, salts
     """
     if salts < 1:
         raise NoSalt(salts)
-    salt = F.pmod(F.xxhash64(*(F.col(f"`{name}`") for name in rows.columns)), F.lit(salts))
+    salt = F.pmod(F.xxhash64(*(_column(name) for name in rows.columns)), F.lit(salts))
     salted = rows if salts == 1 else rows.withColumn(_SALT, salt)
-    parts = salted.groupBy(*keys, *([] if salts == 1 else [_SALT])).agg(
+    parts = salted.groupBy(*map(_column, keys), *([] if salts == 1 else [_SALT])).agg(
         *(measure.partial.alias(name) for name, measure in measures.items())
     )
-    merged = parts.groupBy(*keys).agg(*(m.merge(F.col(name)).alias(name) for name, m in measures.items()))
-    return merged.select(*keys, *(m.finish(F.col(name)).alias(name) for name, m in measures.items()))
+    merged = parts.groupBy(*map(_column, keys)).agg(
+        *(m.merge(_column(name)).alias(name) for name, m in measures.items())
+    )
+    return merged.select(*map(_column, keys), *(m.finish(_column(name)).alias(name) for name, m in measures.items()))
 
 
 def aggregate_by_skew(
@@ -79,3 +82,7 @@ def aggregate_by_skew(
     """`aggregate`, with as many salts as the skew asks for: the given one, or else that of `rows`, which is measured."""
     found = skew_of(rows, keys) if skew is None else skew
     return aggregate(rows, keys, measures, salts=found.salts(tasks))
+
+
+def _column(name: str) -> Column:
+    return F.col(identifier(name))

@@ -10,10 +10,18 @@ finds it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from uuid import uuid4
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
+
+from de_resources.delta.observed_frame import MetadataByWindow, ObservedFrame
+from de_resources.engine.exact_histogram import histogram, observed_counts
+from de_resources.sql.identifiers import identifier
+
+UNMATCHED = "join/unmatched"
 
 
 def join_valid_at(
@@ -27,19 +35,35 @@ def join_valid_at(
     """
     prefix = "__de_v_"
     renamed = versions.select(
-        F.col(on).alias(prefix + on),
+        _column(on).alias(prefix + on),
         F.col("valid_from").alias(prefix + "from"),
         F.col("valid_to").alias(prefix + "to"),
-        *(F.col(source).alias(prefix + "c_" + target) for source, target in columns.items()),
+        *(_column(source).alias(prefix + "c_" + target) for source, target in columns.items()),
     )
     condition = (
-        (F.col(on) == F.col(prefix + on))
-        & (F.col(at) >= F.col(prefix + "from"))
-        & (F.col(prefix + "to").isNull() | (F.col(at) < F.col(prefix + "to")))
+        (_column(on) == _column(prefix + on))
+        & (_column(at) >= F.col(prefix + "from"))
+        & (F.col(prefix + "to").isNull() | (_column(at) < F.col(prefix + "to")))
     )
     joined = events.join(renamed, condition, "left")
-    flag = [F.col(prefix + on).isNotNull().alias(matched)] if matched else []
-    return joined.select(*events.columns, *(F.col(prefix + "c_" + t).alias(t) for t in columns.values()), *flag)
+    flag = [_column(prefix + on).isNotNull().alias(matched)] if matched else []
+    return joined.select(*_with(events, prefix, columns), *flag)
+
+
+def count_unmatched(joined: DataFrame, matched: str, *, window: str, expected: Iterable[datetime]) -> ObservedFrame:
+    """The same rows, and after the write by `expected` window how many of them found no match: `join/unmatched`.
+
+    `matched` is the boolean column of `join_valid_at`, `window` the timestamp at which a row's window begins.
+    """
+    observation = Observation(f"unmatched_{uuid4().hex}")
+    alone = F.when(~_column(matched), F.unix_seconds(_column(window)))
+    counted = joined.observe(observation, histogram(alone).alias("unmatched"))
+
+    def metadata() -> MetadataByWindow:
+        found = observed_counts(observation, "unmatched")
+        return {} if found is None else {start: {UNMATCHED: found[int(start.timestamp())]} for start in expected}
+
+    return ObservedFrame(counted, metadata)
 
 
 def current_and_history(versions: DataFrame) -> tuple[DataFrame, DataFrame]:
@@ -73,9 +97,18 @@ def join_reference(
     """
     prefix = "__de_r_"
     renamed = reference.select(
-        *(F.col(c).alias(prefix + "k_" + c) for c in on.values()),
-        *(F.col(source).alias(prefix + "c_" + target) for source, target in columns.items()),
+        *(_column(c).alias(prefix + "k_" + c) for c in on.values()),
+        *(_column(source).alias(prefix + "c_" + target) for source, target in columns.items()),
     )
-    pairs = [F.col(mine) == F.col(prefix + "k_" + theirs) for mine, theirs in on.items()]
+    pairs = [_column(mine) == _column(prefix + "k_" + theirs) for mine, theirs in on.items()]
     joined = events.join(renamed, pairs, "left")
-    return joined.select(*events.columns, *(F.col(prefix + "c_" + t).alias(t) for t in columns.values()))
+    return joined.select(*_with(events, prefix, columns))
+
+
+def _with(events: DataFrame, prefix: str, columns: Mapping[str, str]) -> list[Column]:
+    """The events' columns, and those that were found."""
+    return [*map(_column, events.columns), *(_column(prefix + "c_" + name).alias(name) for name in columns.values())]
+
+
+def _column(name: str) -> Column:
+    return F.col(identifier(name))

@@ -30,7 +30,7 @@ from de_assets.gold.user_activity import user_activity
 from de_assets.gold.visits_cube_daily import visits_cube_daily
 from de_assets.serving.weekly_visits import weekly_visits
 from de_assets.silver.visits import CONDITIONS, COPY, in_event_hour, late_visits, numbered_visits
-from de_assets.silver.visits_enriched import visits_enriched
+from de_assets.silver.visits_enriched import enriched, with_late
 from de_assets.transforms.data_value.incremental_sessionizer import SessionWindows
 from de_assets.transforms.error_management.static_late_data_integrator import integrate_late
 from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
@@ -105,7 +105,7 @@ def datasets(parsed: DataFrame, spark: SparkSession) -> dict[type[DataFrameModel
     users, devices, before, pending = (
         spark.createDataFrame([], Contract.of(m).struct_type()) for m in (Users, Devices, UserActivity, SessionsPending)
     )
-    enriched = visits_enriched(valid, users, devices).persist()
+    rich = enriched(with_late(valid, late, []).frame, users, devices).persist()
     two_days = SessionWindows(HOUR.replace(hour=0), timedelta(days=1), 2)
     columns = ["visit_id", "user_id", "referral", "event_time"]
     days = [HOUR.date(), HOUR.date() + timedelta(days=1)]
@@ -117,13 +117,13 @@ def datasets(parsed: DataFrame, spark: SparkSession) -> dict[type[DataFrameModel
         BronzeVisits: bronze,
         VisitsLate: late,
         Visits: valid,
-        VisitsEnriched: enriched,
-        VisitsCubeDaily: visits_cube_daily(enriched),
-        Sessions: over_by_midnight(enriched, pending, two_days),
-        SessionsPending: open_at_midnight(enriched, pending, two_days),
-        UserActivity: user_activity(enriched, before),
+        VisitsEnriched: rich,
+        VisitsCubeDaily: visits_cube_daily(rich),
+        Sessions: over_by_midnight(rich, pending, two_days),
+        SessionsPending: open_at_midnight(rich, pending, two_days),
+        UserActivity: user_activity(rich, before),
         ReferralStats: by_referral(referrals.frame),
-        WeeklyVisits: weekly_visits(enriched),
+        WeeklyVisits: weekly_visits(rich),
     }
 
 

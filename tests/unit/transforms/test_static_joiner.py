@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from de_assets.transforms.data_value.static_joiner import current_and_history, join_current_or_history, join_valid_at
+from de_assets.transforms.data_value.static_joiner import (
+    UNMATCHED,
+    count_unmatched,
+    current_and_history,
+    join_current_or_history,
+    join_valid_at,
+)
 from de_checks.intervals import History, Interval, history_of
 
 pytestmark = pytest.mark.pattern("static_joiner")
@@ -107,3 +114,12 @@ def test_a_stream_joins_with_what_is_there_when_it_comes(spark: SparkSession, tm
     assert told(read.load(out)) == {1: (1, True), 2: (None, False), 3: (2, True)}
     batch = join_valid_at(read.load(events), read.load(versions), "who", "t", {"says": "said"}, matched="known")
     assert told(batch) == {1: (1, True), 2: (2, True), 3: (2, True)}
+
+
+def test_what_found_no_match_is_counted_by_window(spark: SparkSession) -> None:
+    hours = [datetime(2024, 10, 10, hour, tzinfo=UTC) for hour in range(3)]
+    rows = [(hours[0], True), (hours[0], False), (hours[1], False), (hours[1], False)]
+    joined = spark.createDataFrame(rows, "hour TIMESTAMP, `was.known` BOOLEAN")
+    told = count_unmatched(joined, "was.known", window="hour", expected=hours)
+    assert told.frame.count() == len(rows)
+    assert told.metadata() == {hour: {UNMATCHED: n} for hour, n in zip(hours, (1, 2, 0), strict=True)}
