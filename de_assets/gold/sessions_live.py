@@ -7,7 +7,7 @@ consumer group `sessions_live` to replay the topic from its start.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,6 +26,7 @@ from de_assets.transforms.error_management.visit_parser import ERROR, parse_visi
 from de_assets.transforms.idempotency.append_time_sessionizer import KNOWN, continued_sessions
 from de_checks.factory import CheckRun, check_of_asset
 from de_resources.contract import Contract
+from de_resources.delta.write.constraints import told as blocked_rules
 from de_resources.engine.utc_rows import utc_rows
 from de_resources.errors import PermanentError
 from de_resources.kafka import KafkaBroker
@@ -89,6 +90,7 @@ class Totals:
     records: int = 0
     not_understood: int = 0
     upserted: int = 0
+    blocked: Mapping[str, int] = field(default_factory=dict)
     computed: DataFrame | None = None
     """The sessions of the last increment, as the engine's plan: all of them have the same."""
 
@@ -137,6 +139,7 @@ def sessions_live(
             "increments": done.increments,
             "checkpoint/before": dg.MetadataValue.json(_described(done.before)),
             "checkpoint/after": dg.MetadataValue.json(_described(done.after)),
+            **blocked_rules(told.blocked),
             **lineage,
             **database.description(),
         }
@@ -206,10 +209,9 @@ def fill(
 ) -> tuple[Totals, Consumed]:
     """Read the topic from the consumer's checkpoint up to `now - settle`, and write its sessions increment by increment."""
     told, checkpoints = Totals(), GroupCheckpoints(log, CONSUMER)
-    if not exists(database, RELATION):
-        if checkpoints.read() is not None:
-            raise TableLost
-        create_if_missing(database, RELATION, indexed=["ended_at"])
+    if not exists(database, RELATION) and checkpoints.read() is not None:
+        raise TableLost
+    told.blocked = create_if_missing(database, RELATION, indexed=["ended_at"])
 
     def write(increment: Increment) -> None:
         records = topic_slice(session, broker, log.topic, increment.start, increment.end.offsets)

@@ -20,6 +20,7 @@ from de_assets.contracts.serving import DailyTraffic, DailyTrafficByCountry
 from de_assets.dataset import pattern_tags, served
 from de_assets.partitions import daily
 from de_resources.contract import Contract
+from de_resources.delta.write.constraints import told as blocked_rules
 from de_resources.held_back import own_keys
 from de_resources.lineage.record import lineage_of_output
 from de_resources.metadata_decorator import WriteContext
@@ -74,8 +75,10 @@ def served_traffic(
         of_day: dict[Relation, Rows] = {
             r: [row for row in each if row["event_date"] == day] for r, each in rows.items()
         }
-        for name, count in write_slice(database, load, day, of_day).items():
-            context.add_asset_metadata({"dagster/partition_row_count": count}, dg.AssetKey(name.split(".")), key)
+        loaded = write_slice(database, load, day, of_day)
+        for name, count in loaded.rows.items():
+            told = {"dagster/partition_row_count": count, **blocked_rules(loaded.blocked[name])}
+            context.add_asset_metadata(told, dg.AssetKey(name.split(".")), key)
     for relation in rows:
         asset = dg.AssetKey(relation.name.split("."))
         lineage = lineage_of_output(context, served_rows.select(*(column for column, _ in relation.columns)), asset)

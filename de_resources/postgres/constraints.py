@@ -1,7 +1,7 @@
 """Constraints Enforcer: rules and references of a contract as constraints of a PostgreSQL table, kept as the contract has them.
 
-What a column must have is in its type (`NOT NULL`), and what identifies a row is the primary key. The rest is here: CHECKs, in
-which no NULL passes by accident, and foreign keys, which are looked at when the transaction commits.
+What a column must have is in its type (`NOT NULL`), and what identifies a row is the primary key (`postgres.presence`). The
+rest is here: CHECKs, in which no NULL passes by accident, and foreign keys, which are looked at when the transaction commits.
 
 Each constraint carries the text it was made from as its comment, so that a look tells whether the contract has changed. One
 that is new holds for new rows at once (`NOT VALID`); it holds for all as soon as the rows that were there keep it.
@@ -18,7 +18,7 @@ from datetime import date, datetime
 from typing import Any
 
 from psycopg2.extensions import cursor
-from psycopg2.sql import SQL, Identifier
+from psycopg2.sql import SQL, Composed, Identifier
 
 from de_resources.contract import CONSTRAINT, Contract
 from de_resources.contract.rules import Rule, comparisons
@@ -35,6 +35,13 @@ _PLAIN = re.compile(rf"(?:\s|{_LOGIC}|{_WORD}|\d+(?:\.\d+)?|'[^'\\]*'|<>|<=|>=|[
 _PRESENT = """
     SELECT conname, obj_description(oid, 'pg_constraint'), convalidated FROM pg_constraint
     WHERE conrelid = to_regclass(%s) AND conname LIKE %s
+"""
+_REFERENCE = """
+    SELECT own.attname, n.nspname, r.relname, their.attname
+    FROM pg_constraint c JOIN pg_class r ON r.oid = c.confrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+    JOIN pg_attribute own ON own.attrelid = c.conrelid AND own.attnum = c.conkey[1]
+    JOIN pg_attribute their ON their.attrelid = c.confrelid AND their.attnum = c.confkey[1]
+    WHERE c.conrelid = to_regclass(%s) AND c.conname = %s AND c.contype = 'f'
 """
 
 
@@ -53,7 +60,7 @@ def constraints_of(contract: Contract) -> tuple[tuple[str, str], ...]:
     """The constraints beyond type, presence and key, as name and definition. Raises `NotForPostgres`."""
     checks = {rule.name: _check(contract, rule) for rule in contract.rules if rule.check != "present"}
     keys = {f"{column}_reference": _reference(column, to) for column, to in contract.references.items()}
-    return tuple((f"{CONSTRAINT}{name}"[:_NAME_BYTES], text) for name, text in (checks | keys).items())
+    return tuple((named(name), text) for name, text in (checks | keys).items())
 
 
 def violated(contract: Contract, rule: Rule) -> str:
@@ -63,49 +70,69 @@ def violated(contract: Contract, rule: Rule) -> str:
     return f"NOT coalesce({_check(contract, rule).removeprefix('CHECK ')}, FALSE)"
 
 
-def enforce(statement: cursor, table: Identifier, constraints: Sequence[tuple[str, str]]) -> None:
+def named(rule: str) -> str:
+    """The name of the constraint that keeps a rule."""
+    return f"{CONSTRAINT}{rule}"[:_NAME_BYTES]
+
+
+def enforce(statement: cursor, table: Identifier, constraints: Sequence[tuple[str, str]]) -> dict[str, int]:
     """Give a table that exists the constraints of its contract; a look where it has them. Loads of others wait meanwhile.
 
-    Where rows of the table break one, it holds for new rows only, and a warning says how many rows it is about; no value of
-    a row is told. It is looked at again by the next load.
+    Where rows of the table break one, it holds for new rows only: such rules are returned with the number of these rows, and
+    a warning says so; no value of a row is told. It is looked at again by the next load.
     """
     name = table.as_string(statement)
     statement.execute(_PRESENT, (name, f"{CONSTRAINT}%"))
     present = {constraint: (text, valid) for constraint, text, valid in statement.fetchall()}
-    declared = dict(constraints)
+    declared, blocked = dict(constraints), dict[str, int]()
     for gone in present.keys() - {c for c, text in declared.items() if present.get(c, ("",))[0] == text}:
         statement.execute(SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(table, Identifier(gone)))
         del present[gone]
     for constraint, text in declared.items():
         if constraint not in present:
             _add(statement, table, constraint, text)
-        if not present.get(constraint, ("", False))[1]:
-            _validate(statement, table, constraint, text)
+        if not present.get(constraint, ("", False))[1] and (rows := _validate(statement, table, constraint, text)):
+            blocked[constraint.removeprefix(CONSTRAINT)] = rows
+    return blocked
 
 
 def _add(statement: cursor, table: Identifier, constraint: str, text: str) -> None:
     names = {"table": table, "name": Identifier(constraint)}
     # The text is compiled from quoted names and typed literals, or was found to hold nothing else.
-    add = SQL("ALTER TABLE {table} ADD CONSTRAINT {name} " + text.replace("{", "{{").replace("}", "}}") + " NOT VALID")
+    add = SQL("ALTER TABLE {table} ADD CONSTRAINT {name} " + _verbatim(text) + " NOT VALID")
     statement.execute(add.format(**names))
     statement.execute(SQL("COMMENT ON CONSTRAINT {name} ON {table} IS %s").format(**names), (text,))
 
 
-def _validate(statement: cursor, table: Identifier, constraint: str, text: str) -> None:
-    names = {"table": table, "name": Identifier(constraint)}
+def _validate(statement: cursor, table: Identifier, constraint: str, text: str) -> int:
+    """Let it hold for the rows that are there, unless some break it; returns how many."""
     if text.startswith("CHECK "):
-        count = SQL("SELECT count(*) FROM {table} WHERE NOT " + text.removeprefix("CHECK ").replace("{", "{{"))
-        statement.execute(count.format(**names))
-        ((rows,),) = statement.fetchall()
-        if rows:
-            _log.warning(
-                "`%s` has %d rows that break `%s`, which holds for new rows only.",
-                ".".join(table.strings),
-                rows,
-                constraint,
-            )
-            return
-    statement.execute(SQL("ALTER TABLE {table} VALIDATE CONSTRAINT {name}").format(**names))
+        count = SQL("SELECT count(*) FROM {} WHERE NOT " + _verbatim(text.removeprefix("CHECK "))).format(table)
+    else:
+        count = _dangling(statement, table, constraint)
+    statement.execute(count)
+    ((rows,),) = statement.fetchall()
+    if rows:
+        said = "`%s` has %d rows that break `%s`, which holds for new rows only."
+        _log.warning(said, ".".join(table.strings), rows, constraint)
+        return int(rows)
+    statement.execute(SQL("ALTER TABLE {} VALIDATE CONSTRAINT {}").format(table, Identifier(constraint)))
+    return 0
+
+
+def _dangling(statement: cursor, table: Identifier, constraint: str) -> Composed:
+    """The question how many rows refer to nothing, by what the database knows of the foreign key."""
+    statement.execute(_REFERENCE, (table.as_string(statement), constraint))
+    ((own, *target, their),) = statement.fetchall()
+    question = SQL(
+        "SELECT count(*) FROM {} AS own WHERE own.{} IS NOT NULL "
+        "AND NOT EXISTS (SELECT FROM {} AS their WHERE their.{} = own.{})"
+    )
+    return question.format(table, Identifier(own), Identifier(*target), Identifier(their), Identifier(own))
+
+
+def _verbatim(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _check(contract: Contract, rule: Rule) -> str:

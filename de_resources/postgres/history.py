@@ -26,11 +26,8 @@ from psycopg2.sql import SQL, Composable, Composed, Identifier
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError
 from de_resources.postgres import PostgresDatabase
-from de_resources.postgres.constraints import enforce
 from de_resources.postgres.creation import create_missing, lock
-from de_resources.postgres.transaction import Relation, RowOutsideSlice, explained
-
-_REQUIRED = " NOT NULL"
+from de_resources.postgres.transaction import REQUIRED, Relation, RowOutsideSlice, explained
 
 
 class NoHistory(PermanentError):
@@ -154,7 +151,7 @@ def _create_missing(statement: cursor, table: HistoryTable) -> None:
     # Deleted rows are a key and nothing else: what the table requires, it requires of rows that come into it.
     required = {*table.relation.key, table.relation.slice_column}
     columns = [
-        SQL("{} " + (type_ if name in required else type_.partition(_REQUIRED)[0])).format(Identifier(name))
+        SQL("{} " + (type_ if name in required else type_.partition(REQUIRED)[0])).format(Identifier(name))
         for name, type_ in table.relation.columns
     ]
     if table.deleted:
@@ -164,7 +161,7 @@ def _create_missing(statement: cursor, table: HistoryTable) -> None:
         table.history, SQL(", ").join(columns), key, table.history, _names((table.relation.slice_column,))
     )
     create_missing(statement, [(table.relation.identifier, table.relation.definition()), (table.history, history)])
-    enforce(statement, table.relation.identifier, table.relation.constraints)
+    table.relation.enforce(statement)
 
 
 def _insert(statement: cursor, table: HistoryTable, slice_: str | date, rows: Iterable[Mapping[str, Any]]) -> int:

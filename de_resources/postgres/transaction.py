@@ -30,11 +30,14 @@ from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.audience import open_to_engineers
-from de_resources.postgres.constraints import constraints_of, enforce
+from de_resources.postgres.constraints import constraints_of, enforce, named
 from de_resources.postgres.creation import create_missing
+from de_resources.postgres.presence import require
 from de_resources.postgres.protection import protect
 
 LOADS = "loads"
+REQUIRED = " NOT NULL"
+"""In the type of a column that has to have a value."""
 REFUSALS = (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError, DependentObjectsStillExist)
 """What is wrong with the rows or the tables, and would be so again."""
 _TYPES = {
@@ -106,7 +109,7 @@ class LoadInterrupted(TransientError):
 
 def sql_columns(contract: Contract) -> tuple[tuple[str, str], ...]:
     """A contract's columns with their SQL types. Raises `NoSuchColumnType`."""
-    return tuple((c.name, sql_type(contract.name, c) + ("" if c.nullable else " NOT NULL")) for c in contract.columns)
+    return tuple((c.name, sql_type(contract.name, c) + ("" if c.nullable else REQUIRED)) for c in contract.columns)
 
 
 def sql_type(contract: str, column: Column) -> str:
@@ -147,6 +150,18 @@ class Relation:
         """Its quoted name."""
         return Identifier(*self.name.split("."))
 
+    def enforce(self, statement: cursor) -> dict[str, int]:
+        """Bring presence, references and rules of the table, which is there, to what is declared.
+
+        Returns the rules that rows of the table break, with the number of these rows: they hold for new rows only. Raises
+        `KeyChanged`.
+        """
+        names = [name for name, _ in self.columns]
+        required = [name for name, type_ in self.columns if REQUIRED in type_]
+        lacking = require(statement, self.identifier, names, required, self.key)
+        standing_in = ((named(f"{column}_present"), check) for column, check in lacking)
+        return enforce(statement, self.identifier, (*self.constraints, *standing_in))
+
     def protect(self, statement: cursor) -> None:
         """Let the database refuse statements of others that take a declared column away; the table is there."""
         protect(statement, self.identifier, self.name, (name for name, _ in self.columns), self.readers)
@@ -169,18 +184,25 @@ class Load:
     job_version: str | None = None
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """What a load wrote, by table: its rows, and the rules that older rows break, so that they hold for new rows only."""
+
+    rows: Mapping[str, int]
+    blocked: Mapping[str, Mapping[str, int]]
+
+
 Rows = Sequence[Mapping[str, Any]]
 
 
-def write_slice(
-    database: PostgresDatabase, load: Load, slice_: str | date, tables: Mapping[Relation, Rows]
-) -> dict[str, int]:
-    """Replace the slice in all tables, and the load's row in `<schema>.loads`; returns the rows per table.
+def write_slice(database: PostgresDatabase, load: Load, slice_: str | date, tables: Mapping[Relation, Rows]) -> Loaded:
+    """Replace the slice in all tables, and the load's row in `<schema>.loads`.
 
     Tables that are absent are created first; of existing ones only the constraints are brought to their contract. No rows
     for a table empty its slice.
 
     Raises:
+        KeyChanged: the primary key of a table is another one than declared; nothing was written.
         RowOutsideSlice: a row belongs to another slice; nothing was written.
         LoadRefused: a row violates a constraint, or a table is not as declared; all was rolled back.
         LoadInterrupted: the connection broke, or two loads lock each other; visible as a whole or not at all.
@@ -190,7 +212,7 @@ def write_slice(
         _require_inside(relation, slice_, rows)
     counts = {relation.name: len(rows) for relation, rows in tables.items()}
     with explained(load.dataset, slice_):
-        _create_missing(database, load, tables)
+        blocked = _create_missing(database, load, tables)
         with database.connect() as session, session.cursor() as statement:
             crash_point("before_write", load.dataset)
             values = (load.dataset, str(slice_), load.run_id, load.attempt, json.dumps(counts), load.job_version)
@@ -199,7 +221,7 @@ def write_slice(
                 _replace(statement, relation, slice_, rows)
                 crash_point("before_commit", relation.name)
     crash_point("after_commit", load.dataset)
-    return counts
+    return Loaded(counts, blocked)
 
 
 def _require_inside(relation: Relation, slice_: str | date, rows: Rows) -> None:
@@ -208,15 +230,16 @@ def _require_inside(relation: Relation, slice_: str | date, rows: Rows) -> None:
             raise RowOutsideSlice(relation.name, relation.slice_column, slice_, row[relation.slice_column])
 
 
-def _create_missing(database: PostgresDatabase, load: Load, tables: Iterable[Relation]) -> None:
+def _create_missing(database: PostgresDatabase, load: Load, tables: Iterable[Relation]) -> dict[str, Mapping[str, int]]:
     """A transaction of its own: others who create something wait until it ends."""
     loads = (_loads(load), SQL(_LOADS_TABLE).format(_loads(load)))
     with database.connect() as session, session.cursor() as statement:
         create_missing(statement, [loads, *((table.identifier, table.definition()) for table in tables)])
         _complete_loads(statement, _loads(load))
+        blocked: dict[str, Mapping[str, int]] = {table.name: table.enforce(statement) for table in tables}
         for table in tables:
-            enforce(statement, table.identifier, table.constraints)
             table.protect(statement)
+    return blocked
 
 
 def _complete_loads(statement: cursor, loads: Identifier) -> None:

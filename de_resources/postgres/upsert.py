@@ -19,7 +19,7 @@ from de_resources.delta.write.crash_points import crash_point
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres import creation as postgres_creation
-from de_resources.postgres.constraints import constraints_of, enforce
+from de_resources.postgres.constraints import constraints_of
 from de_resources.postgres.transaction import REFUSALS, Relation, Rows, reason_of, sql_columns
 
 
@@ -57,8 +57,12 @@ def exists(database: PostgresDatabase, relation: Relation) -> bool:
         return postgres_creation.exists(statement, relation.identifier)
 
 
-def create_if_missing(database: PostgresDatabase, relation: Relation, *, indexed: Sequence[str] = ()) -> None:
-    """Make the table, its schema and an index on each column `indexed`, where they are absent; several wait for each other."""
+def create_if_missing(database: PostgresDatabase, relation: Relation, *, indexed: Sequence[str] = ()) -> dict[str, int]:
+    """Make the table, its schema and an index on each column `indexed`, where they are absent; several wait for each other.
+
+    Of a table that is there the constraints are brought to its contract; returns those that older rows break, with the number
+    of these rows. Raises `KeyChanged`.
+    """
     schema, table = relation.identifier.strings
     create = SQL("CREATE INDEX {} ON {} ({})")
     indexes = [
@@ -70,8 +74,9 @@ def create_if_missing(database: PostgresDatabase, relation: Relation, *, indexed
     ]
     with database.connect() as session, session.cursor() as statement:
         postgres_creation.create_missing(statement, [(relation.identifier, relation.definition()), *indexes])
-        enforce(statement, relation.identifier, relation.constraints)
+        blocked = relation.enforce(statement)
         relation.protect(statement)
+    return blocked
 
 
 def upsert(

@@ -1,5 +1,6 @@
 """Audit-Write-Audit-Publish: readers see what the audits let pass, and never anything else."""
 
+import math
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -204,6 +205,18 @@ AUDITS = [
 ]
 
 
+RANGE = [Within(column="amount", low=0, high=100)]
+
+
+def test_a_value_of_which_the_files_have_no_bounds_is_not_published_unseen(shop: Shop) -> None:
+    # A NaN takes the bounds of the file with it.
+    amounts: Amounts = {D1: [math.nan, 5.0], D2: [math.nan, 101.0], D3: [5.0, None]}
+    shop.run(orders(shop, amounts, audits=f"{__name__}:RANGE", contract=None), keys=(D1, D3))
+    assert shop.rows("orders") == [row(D3, 0, 5.0), row(D3, 1, None)]
+    verdicts = [told(shop, day)["publication/verdict"] for day in (D1, D2)]
+    assert [f"range of amount: {n} of 2 rows" in said for n, said in zip((1, 2), verdicts, strict=True)] == [True, True]
+
+
 def test_each_day_of_a_range_is_held_by_the_audit_that_is_there_for_it(shop: Shop) -> None:
     amounts: Amounts = {
         "2024-01-02": [3.0] * 5,
@@ -215,7 +228,7 @@ def test_each_day_of_a_range_is_held_by_the_audit_that_is_there_for_it(shop: Sho
     shop.run(orders(shop, {D1: [1.0, 3.0]}, audits=audits), key=D1)
     shop.run(orders(shop, amounts, audits=audits), keys=("2024-01-02", "2024-01-05"))
     assert shop.rows("orders") == [row(D1, 0, 1.0), row(D1, 1, 3.0)]
-    why = ("rows: 5 rows", "nulls of amount: 1 of 2", "range of amount: Values are 2.0 to 101.0", "mean: It is 0.1,")
+    why = ("rows: 5 rows", "nulls of amount: 1 of 2", "range of amount: 1 of 2 rows", "mean: It is 0.1,")
     for day, by in zip(amounts, why, strict=True):
         assert by in told(shop, day)["publication/verdict"]
 
@@ -250,6 +263,9 @@ def test_an_input_is_audited_before_anything_is_computed(shop: Shop) -> None:
     assert rows_of(shop.uri("totals")) == published
     files = sorted(Path(shop.uri("totals")).rglob("*.parquet"))
     shop.run(orders(shop, {}, **plain), totals(), key=D2, select=[totals().key])
+    assert sorted(Path(shop.uri("totals")).rglob("*.parquet")) == files
+    # Nor of one whose input is four times that of the day that was published before it.
+    shop.run(orders(shop, {}, **plain), totals(), key=D3, select=[totals().key])
     assert sorted(Path(shop.uri("totals")).rglob("*.parquet")) == files
     # Rows that are counted twice do not reconcile.
     shop.run(orders(shop, {}, **plain), totals(counts_twice=True), key=D1, select=[totals().key])

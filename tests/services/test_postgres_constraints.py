@@ -18,7 +18,8 @@ from de_resources.contract import Contract
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.constraints import NotForPostgres, constraints_of
-from de_resources.postgres.transaction import Load, LoadRefused, Relation, write_slice
+from de_resources.postgres.presence import KeyChanged
+from de_resources.postgres.transaction import Load, Loaded, LoadRefused, Relation, write_slice
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("constraints_enforcer")]
 
@@ -48,7 +49,7 @@ def traffic(schema: str) -> tuple[Relation, Relation]:
     return Relation.of(days), Relation.of(replace(shares, references={"event_date": f"{schema}.days.event_date"}))
 
 
-def load(schema: str, visits: int = 3, days: Relation | None = None) -> dict[str, int]:
+def load(schema: str, visits: int = 3, days: Relation | None = None) -> Loaded:
     own, shares = traffic(schema)
     row = {"event_date": DAY, "visits": visits, "users": 1, "bot_visits": 0}
     return write_slice(
@@ -106,6 +107,67 @@ def test_a_table_of_an_earlier_version_gets_them_and_rows_in_the_way_are_counted
         (True,)
     ]
     assert shares.constraints
+
+
+def users_are(relation: Relation, required: bool) -> Relation:
+    """The same table, whose contract asks for `users`, or does not."""
+    columns = (
+        (name, "bigint NOT NULL" if required else "bigint") if name == "users" else (name, t)
+        for name, t in relation.columns
+    )
+    return replace(relation, columns=tuple(columns), constraints=())
+
+
+def one_day(schema: str, relation: Relation, day: date, users: int | None) -> Loaded:
+    row = {"event_date": day, "visits": 3, "users": users, "bot_visits": 0}
+    return write_slice(PostgresDatabase(), Load(f"{schema}.both", "run"), day, {relation: [row]})
+
+
+def test_a_column_that_becomes_optional_or_required_does_so_in_a_table_that_is_there(schema: str) -> None:
+    days, _ = traffic(schema)
+    optional, required = users_are(days, False), users_are(days, True)
+    one_day(schema, required, DAY, 1)
+    one_day(schema, optional, DAY, None)
+    # The null is in the way: the rule holds for new rows, and is told with the rows that break it.
+    other = date(2024, 10, 11)
+    assert one_day(schema, required, other, 2).blocked == {f"{schema}.days": {"users_present": 1}}
+    with pytest.raises(LoadRefused, match="contract_users_present"):
+        one_day(schema, required, other, None)
+    assert one_day(schema, required, DAY, 5).blocked == {f"{schema}.days": {"users_present": 1}}, (
+        "it was looked at before"
+    )
+    assert one_day(schema, required, DAY, 5).blocked == {f"{schema}.days": {}}
+    with pytest.raises(psycopg2.IntegrityError, match=r'null value in column "users"'):
+        query(f"UPDATE {schema}.days SET users = NULL")
+    assert (
+        query(f"SELECT conname FROM pg_constraint WHERE conrelid = '{schema}.days'::regclass AND contype = 'c'") == []
+    )
+
+
+def test_another_key_than_the_table_has_is_refused_by_name(schema: str) -> None:
+    days, _ = traffic(schema)
+    load(schema)
+    with pytest.raises(
+        KeyChanged, match=r"has the key \(event_date, visits\), but the table has the primary key \(event_date\)"
+    ):
+        one_day(schema, replace(days, key=("event_date", "visits")), DAY, 1)
+    assert query(f"SELECT visits FROM {schema}.days") == [(3,)]
+
+
+def test_a_reference_over_rows_that_refer_to_nothing_holds_for_new_rows_and_refuses_no_load(schema: str) -> None:
+    days, shares = traffic(schema)
+    old, lost = replace(shares, constraints=()), date(2024, 10, 9)
+    row = {"event_date": lost, "visits": 3, "users": 1, "bot_visits": 0, "country": "FR"}
+    by = Load(f"{schema}.both", "run")
+    write_slice(PostgresDatabase(), by, lost, {days: [], old: [row, {**row, "country": "DE"}]})
+    assert load(schema).blocked == {f"{schema}.days": {}, f"{schema}.shares": {"event_date_reference": 2}}
+    with pytest.raises(psycopg2.IntegrityError, match="contract_event_date_reference"):
+        query(f"INSERT INTO {schema}.shares VALUES ('1999-01-01', 3, 1, 0, 'FR')")
+    write_slice(PostgresDatabase(), by, lost, {days: [], shares: []})
+    assert load(schema).blocked == {f"{schema}.days": {}, f"{schema}.shares": {}}
+    assert query(f"SELECT bool_and(convalidated) FROM pg_constraint WHERE conrelid = '{schema}.shares'::regclass") == [
+        (True,)
+    ]
 
 
 def test_a_changed_rule_replaces_the_constraint_and_a_null_passes_none(schema: str) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date
@@ -67,8 +67,8 @@ class World:
         parts = [{"day": day, "who": f"w{n}", "share": share} for n, share in enumerate(shares)]
         return {self.days: [{"day": day, "total": sum(shares)}] if shares else [], self.shares: parts}
 
-    def write(self, day: date, *shares: int, run: str = "run", attempt: int = 1) -> dict[str, int]:
-        return write_slice(PostgresDatabase(), self.load(run, attempt), day, self.tables(day, *shares))
+    def write(self, day: date, *shares: int, run: str = "run", attempt: int = 1) -> Mapping[str, int]:
+        return write_slice(PostgresDatabase(), self.load(run, attempt), day, self.tables(day, *shares)).rows
 
     def load(self, run: str = "run", attempt: int = 1) -> Load:
         return Load(f"{self.schema}.both", run, attempt)

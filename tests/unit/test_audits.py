@@ -1,18 +1,24 @@
-"""What each audit says about one key, on figures written by hand: no engine, no table."""
+"""What each audit says about one key, on figures written by hand: no table."""
 
 from __future__ import annotations
 
 import json
+import math
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from de_resources.contract import Contract
+from de_resources.delta.log.table_log import Stored
 from de_resources.delta.publish import (
     Audit,
     InputRows,
+    InputSize,
     KeepsContract,
     Measured,
     NullShare,
@@ -21,7 +27,7 @@ from de_resources.delta.publish import (
     Within,
 )
 from de_resources.delta.publish.audits import NoAudits, Subject, audits_of
-from de_resources.delta.publish.staging import StagedFile, StagedSlice
+from de_resources.delta.publish.staging import AUDIT, PASSED, REJECTED, StagedFile, StagedSlice
 from de_resources.delta.publish.verdicts import Judged, markdown
 from de_resources.errors import PermanentError
 
@@ -48,30 +54,17 @@ TWICE = [Rows(), Rows(at_least=1)]
 NO_LIST = Rows()
 
 
-def staged(*files: tuple[int, dict[str, int], dict[str, tuple[Any, Any]]], rejected: int = 0) -> StagedSlice:
-    """Files with rows, nulls and bounds by column, and one of rows that were sorted out."""
+def staged(*files: tuple[int, dict[str, int]], rejected: int = 0) -> StagedSlice:
+    """Files with rows, and nulls by column, and one of rows that were sorted out."""
     found = [
-        StagedFile(
-            f"part-{n}",
-            1,
-            {},
-            json.dumps(
-                {
-                    "numRecords": rows,
-                    "nullCount": nulls,
-                    "minValues": {c: low for c, (low, _) in bounds.items()},
-                    "maxValues": {c: high for c, (_, high) in bounds.items()},
-                }
-            ),
-            passed=True,
-        )
-        for n, (rows, nulls, bounds) in enumerate(files)
+        StagedFile(f"part-{n}", 1, {}, json.dumps({"numRecords": rows, "nullCount": nulls}), passed=True)
+        for n, (rows, nulls) in enumerate(files)
     ]
     sorted_out = [StagedFile("bad", 1, {}, json.dumps({"numRecords": rejected}), passed=False)] if rejected else []
     return StagedSlice((*found, *sorted_out))
 
 
-SLICE = staged((6, {"amount": 1}, {"amount": (1, 5)}), (4, {"amount": 2}, {"amount": (0, 9)}))
+SLICE = staged((6, {"amount": 1}), (4, {"amount": 2}))
 
 
 def subject(**told: Any) -> Subject:
@@ -96,20 +89,21 @@ def last(audit: Audit, **figures: float) -> Judged:
         (NullShare(column="amount", at_most=0.29), {}, False, "3 of 10 are null"),
         (NullShare(column="amount", at_most=0.0), {"staged": StagedSlice()}, True, "0 of 0"),
         (NullShare(column="email", at_most=1.0), {}, False, "nobody knows"),
-        (Within(column="amount", low=0, high=9), {}, True, "Values are 0 to 9"),
-        (Within(column="amount", low=1), {}, False, "accepted are 1 to None"),
-        (Within(column="amount", high=8), {}, False, "Values are 0 to 9"),
-        (Within(column="amount", low=1), {"staged": StagedSlice()}, True, "There are no values."),
+        (Within(column="amount", low=0, high=9), {"measured": {"range of amount": 0}}, True, "outside of 0 to 9"),
+        (Within(column="amount", low=1), {"measured": {"range of amount": 2}}, False, "2 of 10 rows"),
+        (Within(column="amount", high=8), {"measured": {"range of amount": 2}}, False, "outside of any to 8"),
+        (Within(column="amount", low=1), {}, False, "Nobody counted"),
+        (Within(column="amount", low=1), {"staged": StagedSlice()}, True, "Nobody counted"),
         (Measured(what="mean", sql="", low=2, high=4), {"measured": {"mean": 4}}, True, "It is 4, accepted is 2 to 4"),
         (Measured(what="mean", sql="", low=2), {"measured": {"mean": 1.5}}, False, "accepted is 2 to any"),
         (Measured(what="mean", sql=""), {"measured": {"mean": None}}, False, "It has no value."),
         (Measured(what="mean", sql=""), {"measured": {"mean": float("nan")}}, False, "It has no value."),
         (Measured(what="mean", sql=""), {"measured": {}, "staged": StagedSlice()}, True, "It has no value."),
-        (ReconcilesWithInput(table="in", sql=""), {"inputs": {"in": 7}}, False, "0 were counted from 7 rows."),
+        (ReconcilesWithInput(table="in", sql=""), {"inputs": {"in": Stored(7)}}, False, "0 were counted from 7 rows."),
         (ReconcilesWithInput(table="in", sql=""), {"inputs": {"in": None}}, True, "does not tell"),
         (
             ReconcilesWithInput(table="in", sql=""),
-            {"inputs": {"in": 7}, "measured": {"reconciles with in": 7}},
+            {"inputs": {"in": Stored(7)}, "measured": {"reconciles with in": 7}},
             True,
             "7 were counted from 7 rows.",
         ),
@@ -118,7 +112,7 @@ def last(audit: Audit, **figures: float) -> Judged:
         (KeepsContract(only=("id_present",)), {"violations": {RULE: 2, "id_present": 0}}, True, "All 10 rows"),
         (
             KeepsContract(reaction="dispatch"),
-            {"violations": {RULE: 2}, "staged": staged((8, {}, {}), rejected=2)},
+            {"violations": {RULE: 2}, "staged": staged((8, {}), rejected=2)},
             False,
             "2 of 10 rows are sorted out",
         ),
@@ -130,18 +124,64 @@ def test_what_an_audit_says_of_what_is_staged(audit: Audit, given: dict[str, Any
     assert (finding.passed, said in finding.said) == (passed, True), finding.said
 
 
-@pytest.mark.parametrize(("rows", "passed"), [(0, False), (1, True), (9, True), (None, True)])
-def test_what_an_audit_says_of_an_input_before_anything_is_computed(rows: int | None, passed: bool) -> None:
-    audit = InputRows(table="in")
-    assert audit.before(subject(inputs={"in": rows})).passed is passed
+@pytest.mark.parametrize(
+    ("audit", "stored", "before", "passed"),
+    [
+        (InputRows(table="in"), Stored(0, 1, 900), {}, False),
+        (InputRows(table="in"), Stored(1, 1, 900), {}, True),
+        (InputRows(table="in"), None, {}, False),  # nobody knows
+        (InputRows(table="in", ratio=(0.5, 2)), Stored(8), {"rows": 4}, True),
+        (InputRows(table="in", ratio=(0.5, 2)), Stored(9), {"rows": 4}, False),
+        (InputRows(table="in", ratio=(0.5, 2)), Stored(1), {"rows": 4}, False),
+        (InputRows(table="in", ratio=(0.5, 2)), Stored(9), {}, True),  # nothing to compare with yet
+        (InputSize(table="in"), Stored(5, 1, 0), {}, False),
+        (InputSize(table="in"), None, {}, False),
+        (InputSize(table="in", ratio=(0.5, 2)), Stored(5, 1, 800), {"bytes": 400}, True),
+        # As many rows as ever, and nothing in them.
+        (InputSize(table="in", ratio=(0.5, 2)), Stored(5, 1, 100), {"bytes": 400, "rows": 5}, False),
+    ],
+)
+def test_what_an_audit_says_of_an_input_before_anything_is_computed(
+    audit: InputRows | InputSize, stored: Stored | None, before: dict[str, float], passed: bool
+) -> None:
+    compared = last(audit, **before) if before else None
+    finding = audit.before(subject(inputs={"in": stored}, last=compared))
+    assert finding.passed is passed, finding.said
+    assert ("nobody knows" in finding.said) is (stored is None)
+    assert not stored or set(finding.figures.values()) == {
+        stored.rows if isinstance(audit, InputRows) else stored.bytes
+    }
     assert audit.after(subject()) is None
 
 
-def test_bounds_of_a_personal_column_are_judged_and_not_told() -> None:
-    slice_ = staged((1, {}, {"email": ("ann@x.org", "zoe@x.org")}))
-    finding = Within(column="email", low="b").after(subject(staged=slice_))
-    assert not finding.passed
-    assert "@" not in finding.said
+def test_an_input_that_nobody_reads_is_not_passed_in_silence() -> None:
+    finding = InputRows(table="a name with a slip").before(subject(inputs={"in": Stored(7)}))
+    assert finding.holds
+
+
+NOON = datetime(2024, 1, 2, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("audit", "type_", "values", "outside"),
+    [
+        (Within(column="v", low=0, high=9), "double", [0.0, 9.0, None], 0),
+        (Within(column="v", low=0, high=9), "double", [-0.1, 9.1, math.inf, -math.inf, math.nan, 5.0], 5),
+        (Within(column="v", low=0), "double", [math.nan, math.inf, 1.0], 1),  # NaN lies nowhere
+        (Within(column="v", high=0), "int", [1, 0, None], 1),
+        (Within(column="v", low=date(2024, 1, 2)), "date", [date(2024, 1, 1), date(2024, 1, 2)], 1),
+        (Within(column="v", high=NOON), "timestamp", [NOON, NOON + timedelta(microseconds=1)], 1),
+        (Within(column="v", low="b", high="b" * 40), "string", ["a", "b" * 40, "b" * 41], 2),
+    ],
+)
+def test_a_value_outside_is_counted_whatever_the_statistics_know(
+    spark: SparkSession, audit: Within, type_: str, values: list[Any], outside: int
+) -> None:
+    frame = spark.createDataFrame([(v, PASSED) for v in values], f"v {type_}, {AUDIT} string")
+    # What was sorted out is not shown, and not counted.
+    both = frame.unionAll(frame.withColumn(AUDIT, F.lit(REJECTED)))
+    ((counted,),) = both.agg(*map(F.expr, audit.measures().values())).collect()
+    assert counted == outside
 
 
 @pytest.mark.parametrize(("reaction", "held"), [("fail", True), ("annotate", False), ("dispatch", False)])
@@ -162,6 +202,11 @@ def test_what_cannot_work_is_refused() -> None:
         KeepsContract(only=("nothing",)).rules(CONTRACT)
     with pytest.raises(PermanentError, match="without a `contract`"):
         KeepsContract().rules(None)
+    with pytest.raises(PermanentError, match="no bound"):
+        Within(column="amount")
+    for bound in (datetime(2024, 1, 2), math.inf):
+        with pytest.raises(PermanentError, match="cannot compare"):
+            Within(column="amount", low=bound)
 
 
 def test_the_audits_that_an_asset_names() -> None:

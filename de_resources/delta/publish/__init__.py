@@ -11,6 +11,7 @@ those that were shown before. No row is copied to publish, and none to take a pu
 from de_resources.delta.publish.audits import (
     Audit,
     InputRows,
+    InputSize,
     KeepsContract,
     Measured,
     NullShare,
@@ -27,6 +28,7 @@ __all__ = [
     "AuditedPublish",
     "AuditedWindows",
     "InputRows",
+    "InputSize",
     "KeepsContract",
     "Measured",
     "NullShare",

@@ -11,13 +11,17 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from de_resources.contract import Contract
 from de_resources.contract.rules import Rule
-from de_resources.delta.publish.staging import Key, StagedSlice
+from de_resources.delta.log.table_log import Stored
+from de_resources.delta.publish.staging import AUDIT, PASSED, Key, StagedSlice
 from de_resources.delta.publish.verdicts import AuditFinding, Judged, Reaction
 from de_resources.errors import PermanentError
+from de_resources.sql.identifiers import identifier
+from de_resources.sql.literals import Scalar, literal
 
 AUDITS = "audits"
 """Metadata of an asset: the import path of its audits."""
@@ -38,13 +42,13 @@ class NoAudits(PermanentError):
 class Subject:
     """One key, and all that is known about it. Before the write, `staged` is empty.
 
-    `inputs`: rows of each input that go to the key, None where that is not known. `violations` and `measured`: of the write.
+    `inputs`: what of each input goes to the key, None where that is not known. `violations` and `measured`: of the write.
     `last`: the verdict on the last published slice before it, with which its figures may be compared.
     """
 
     key: Key
     contract: Contract | None
-    inputs: Mapping[str, int | None]
+    inputs: Mapping[str, Stored | None]
     staged: StagedSlice = field(default_factory=StagedSlice)
     violations: Mapping[str, int] | None = None
     measured: Mapping[str, float | int | None] | None = None
@@ -107,11 +111,35 @@ class InputRows(Audit):
         return f"input {self.table}"
 
     def before(self, subject: Subject) -> AuditFinding:
+        """By the input's log. Of an input without one nobody knows, and that is no pass."""
+        stored = subject.inputs.get(self.table)
+        if stored is None:
+            return self.finding(False, _UNTOLD)
+        return _volume(self, "rows", stored.rows, self.at_least, self.ratio, subject.last)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputSize(Audit):
+    """An input has bytes: at least so many, and by a ratio about as many as for the last published slice.
+
+    Rows that came as often as ever, and empty, show here.
+    """
+
+    table: str
+    at_least: int = 1
+    ratio: tuple[float, float] | None = None
+
+    @property
+    def name(self) -> str:
+        """With the input's name."""
+        return f"size of input {self.table}"
+
+    def before(self, subject: Subject) -> AuditFinding:
         """By the input's log."""
-        rows = subject.inputs.get(self.table)
-        if rows is None:
-            return self.finding(True, "The log does not tell its rows.")
-        return _volume(self, rows, self.at_least, self.ratio, subject.last)
+        stored = subject.inputs.get(self.table)
+        if stored is None:
+            return self.finding(False, _UNTOLD)
+        return _volume(self, "bytes", stored.bytes, self.at_least, self.ratio, subject.last)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +156,7 @@ class Rows(Audit):
 
     def after(self, subject: Subject) -> AuditFinding:
         """By the files' statistics."""
-        return _volume(self, subject.staged.rows, self.at_least, self.ratio, subject.last)
+        return _volume(self, "rows", subject.staged.rows, self.at_least, self.ratio, subject.last)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,27 +220,49 @@ class NullShare(Audit):
 
 @dataclass(frozen=True, kw_only=True)
 class Within(Audit):
-    """All values of a column lie between these, both included; values and bounds are those of the files' statistics."""
+    """All values of a column that are not null lie between these, both included; NaN lies nowhere.
+
+    The write counts those that do not. The files' statistics would not do: they lack bounds of columns beyond the indexed ones
+    and of files with a NaN, and round those of times and of long texts.
+    """
 
     column: str
-    low: Any = None
-    high: Any = None
+    low: Scalar | None = None
+    high: Scalar | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `PermanentError` where there is nothing to compare with."""
+        super().__post_init__()
+        try:
+            found = [literal(each) for each in (self.low, self.high) if each is not None]
+        except (TypeError, ValueError) as error:
+            raise PermanentError(f"`Within` cannot compare `{self.column}`: {error}. Name another bound.") from None
+        if not found:
+            raise PermanentError(f"`Within` has no bound for `{self.column}`. Name `low`, `high` or both.")
 
     @property
     def name(self) -> str:
         """With the column."""
         return f"range of {self.column}"
 
+    def measures(self) -> Mapping[str, str]:
+        """How many of the rows that can be published have a value outside."""
+        column = identifier(self.column)
+        outside = [
+            *([] if self.low is None else [f"{column} < {literal(self.low)}"]),
+            *([] if self.high is None else [f"{column} > {literal(self.high)}"]),
+            *([f"isnan({column})"] if any(_is_number(each) for each in (self.low, self.high)) else []),
+        ]
+        return {self.name: f"count(CASE WHEN {AUDIT} = '{PASSED}' AND ({' OR '.join(outside)}) THEN 1 END)"}
+
     def after(self, subject: Subject) -> AuditFinding:
-        """By the files' statistics. The values of personal columns are not told."""
-        bounds = subject.staged.bounds(self.column)
-        if bounds is None:
-            return self.finding(True, "There are no values.")
-        low, high = bounds
-        inside = (self.low is None or low >= self.low) and (self.high is None or high <= self.high)
-        personal = subject.contract is not None and self.column in subject.contract.personal
-        told = "•••" if personal else f"{low} to {high}"
-        return self.finding(inside, f"Values are {told}, accepted are {self.low} to {self.high}.")
+        """By what the write counted. No value is told."""
+        outside, rows = (subject.measured or {}).get(self.name), subject.staged.rows
+        if outside is None:
+            return self.finding(rows == 0, "Nobody counted its values.")
+        low, high = ("any" if each is None else each for each in (self.low, self.high))
+        said = f"{outside:,} of {rows:,} rows have a value outside of {low} to {high}."
+        return self.finding(outside == 0, said, outside=outside)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,12 +316,11 @@ class ReconcilesWithInput(Audit):
 
     def after(self, subject: Subject) -> AuditFinding:
         """By what the write measured and the input's log says."""
-        counted, rows = (subject.measured or {}).get(self.name) or 0, subject.inputs.get(self.table)
-        if rows is None:
+        counted, stored = (subject.measured or {}).get(self.name) or 0, subject.inputs.get(self.table)
+        if stored is None:
             return self.finding(True, "The input's log does not tell its rows, or they changed meanwhile.")
-        return self.finding(
-            counted == rows, f"{counted:,} were counted from {rows:,} rows.", counted=counted, rows=rows
-        )
+        said = f"{counted:,} were counted from {stored.rows:,} rows."
+        return self.finding(counted == stored.rows, said, counted=counted, rows=stored.rows)
 
 
 def audits_of(asset: str, metadata: Mapping[str, Any], contract: Contract | None) -> tuple[Audit, ...]:
@@ -294,15 +343,22 @@ def audits_of(asset: str, metadata: Mapping[str, Any], contract: Contract | None
     return tuple(found)
 
 
+_UNTOLD = "No log tells how much of it there is, so that nobody knows."
+
+
 def _volume(
-    audit: Audit, rows: int, at_least: int, ratio: tuple[float, float] | None, last: Judged | None
+    audit: Audit, unit: str, found: int, at_least: int, ratio: tuple[float, float] | None, last: Judged | None
 ) -> AuditFinding:
-    said, passed = f"{rows:,} rows, at least {at_least:,} are accepted", rows >= at_least
-    before = last.figures.get(f"{audit.name}/rows") if last else None
+    said, passed = f"{found:,} {unit}, at least {at_least:,} are accepted", found >= at_least
+    before = last.figures.get(f"{audit.name}/{unit}") if last else None
     if ratio and before:
-        passed = passed and ratio[0] <= rows / before <= ratio[1]
-        said += f"; {rows / before:.2f}x of the last published, accepted is {_span(*ratio)}x"
-    return audit.finding(passed, f"{said}.", rows=rows)
+        passed = passed and ratio[0] <= found / before <= ratio[1]
+        said += f"; {found / before:.2f}x of the last published, accepted is {_span(*ratio)}x"
+    return audit.finding(passed, f"{said}.", **{unit: found})
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _span(low: float | None, high: float | None) -> str:

@@ -11,6 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from de_resources.contract import ROWS
+from de_resources.delta.log.table_log import Stored
 from de_resources.delta.publish.audits import Audit, KeepsContract, Subject
 from de_resources.delta.publish.publication import last_before
 from de_resources.delta.publish.staging import (
@@ -19,15 +20,18 @@ from de_resources.delta.publish.staging import (
     WHOLE,
     Key,
     StagedSlice,
-    input_rows,
     keys_of,
     staging_of,
+    stored_inputs,
 )
 from de_resources.delta.publish.verdicts import AuditFinding, Judged
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Written
 from de_resources.delta.write.request import WriteRequest
 from de_resources.sql.balanced import balanced
+
+Inputs = Mapping[str, Mapping[Key, Stored] | None]
+"""What of each input goes to which key."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Judging:
 
     request: WriteRequest
     audits: Sequence[Audit]
-    inputs: Mapping[str, Mapping[Key, int] | None]
+    inputs: Inputs
     last: Mapping[Key, Judged]
     first: dict[Key, tuple[AuditFinding, ...]]
 
@@ -79,7 +83,7 @@ class Judging:
         """With what the inputs' logs say now, and what was published last where an audit compares."""
         compared = any(audit.compares for audit in audits)
         last = last_before(request.table.log(), keys_of(request.slice)) if compared else {}
-        return cls(request, audits, input_rows(request.inputs, request.slice), last, {})
+        return cls(request, audits, stored_inputs(request.inputs, request.slice), last, {})
 
     def before(self) -> dict[Key, Judged]:
         """The keys of which nothing is to be computed, with the verdict."""
@@ -100,7 +104,7 @@ class Judging:
         key: Key,
         staged: Staged,
         counted: Mapping[str, Any],
-        inputs: Mapping[str, Mapping[Key, int] | None],
+        inputs: Inputs,
     ) -> Judged:
         contract = self.request.table.contract
         violations = {r.name: int(counted.get(r.name) or 0) for r in (contract.rules if contract else ())}
@@ -138,14 +142,19 @@ class Judging:
         found = {row[0]: row.asDict() for row in grouped}
         return {key: found.get(WHOLE if key is None else key, {}) for key in staged.slices}
 
-    def _unchanged_inputs(self) -> Mapping[str, Mapping[Key, int] | None]:
-        """Rows of the inputs; None where they changed while the frame was computed, for nobody knows which it has seen."""
-        now = input_rows(self.request.inputs, self.request.slice)
-        return {name: rows if rows == now.get(name) else None for name, rows in self.inputs.items()}
+    def _unchanged_inputs(self) -> Inputs:
+        """The inputs; None where their rows changed while the frame was computed, for nobody knows which it has seen."""
+        now = stored_inputs(self.request.inputs, self.request.slice)
+        return {name: kept if _rows(kept) == _rows(now.get(name)) else None for name, kept in self.inputs.items()}
 
     @staticmethod
-    def _inputs(key: Key, inputs: Mapping[str, Mapping[Key, int] | None]) -> dict[str, int | None]:
-        return {name: None if rows is None else rows.get(key) for name, rows in inputs.items()}
+    def _inputs(key: Key, inputs: Inputs) -> dict[str, Stored | None]:
+        return {name: None if by_key is None else by_key.get(key) for name, by_key in inputs.items()}
+
+
+def _rows(stored: Mapping[Key, Stored] | None) -> dict[Key, int] | None:
+    """Without files and bytes, which compaction changes."""
+    return None if stored is None else {key: each.rows for key, each in stored.items()}
 
 
 def _number(value: Any) -> float | int | None:

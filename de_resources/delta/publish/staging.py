@@ -7,7 +7,7 @@ in files of their own, so that the others can be published without rewriting one
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from de_resources.compat.delta_tables import table_at
 from de_resources.delta.log import TableLog
-from de_resources.delta.log.table_log import CommitGone
+from de_resources.delta.log.table_log import CommitGone, Stored
 from de_resources.delta.log.versions import STAGED
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Table
@@ -71,7 +71,7 @@ class StagedFile:
 
     @property
     def statistics(self) -> Mapping[str, Any]:
-        """Rows, nulls and bounds of the columns, as far as the engine took them."""
+        """Rows and nulls of the columns, as far as the engine took them."""
         found: Mapping[str, Any] = json.loads(self.stats) if self.stats else {}
         return found
 
@@ -106,12 +106,6 @@ class StagedSlice:
         """Nulls of a column; None where the statistics do not have it."""
         counts = [f.statistics.get("nullCount", {}).get(column) for f in self.passed]
         return None if any(c is None for c in counts) else sum(map(int, counts))
-
-    def bounds(self, column: str) -> tuple[Any, Any] | None:
-        """The lowest and the highest value of a column; None where the statistics do not tell, as for nothing but nulls."""
-        found = [(f.statistics.get("minValues", {}), f.statistics.get("maxValues", {})) for f in self.passed]
-        told = [(low[column], high[column]) for low, high in found if column in low and column in high]
-        return (min(low for low, _ in told), max(high for _, high in told)) if told else None
 
 
 def staging_of(table: Table, columns: Sequence[str] | None = None) -> Table:
@@ -169,29 +163,30 @@ def keys_of_files(log: TableLog, slice_: Slice | None, version: int | None = Non
     return {path: key for path, key in keyed.items() if key is not None}
 
 
-def input_rows(
+def stored_inputs(
     inputs: Sequence[tuple[Table, Slice | None]], slice_: Slice | None
-) -> dict[str, Mapping[Key, int] | None]:
-    """Rows of each input by the key that they go to, told by the inputs' logs; None where a log cannot tell.
+) -> dict[str, Mapping[Key, Stored] | None]:
+    """What of each input goes to which key, told by the inputs' logs; None where a log cannot tell.
 
     An input by hours goes to the day that has the hour. One without partitions goes to every key as a whole.
     """
-    return {table.name: _rows_of(table, read, slice_) for table, read in inputs}
+    return {table.name: _stored_of(table, read, slice_) for table, read in inputs}
 
 
-def _rows_of(table: Table, read: Slice | None, slice_: Slice | None) -> Mapping[Key, int] | None:
+def _stored_of(table: Table, read: Slice | None, slice_: Slice | None) -> Mapping[Key, Stored] | None:
     log = table.log() if type(table) is Table else None
     if log is None:
         return None
-    columns, total = log.partition_columns(), Counter[Key]()
+    columns, total = log.partition_columns(), defaultdict[Key, Stored](Stored)
     if read is not None and not (len(read.columns) == 1 and set(read.columns) <= set(columns)):
         return None
     for values, stored in log.stored_by_partition().items():
         row = dict(zip(columns, values, strict=True))
         if read is None:
-            total.update(dict.fromkeys(keys_of(slice_), stored.rows))
+            for key in keys_of(slice_):
+                total[key] += stored
         elif read.key_of(row) is not None:
-            total[_goes_to(row[read.columns[0]], slice_)] += stored.rows
+            total[_goes_to(row[read.columns[0]], slice_)] += stored
     return {key: total[key] for key in keys_of(slice_)}
 
 

@@ -17,7 +17,7 @@ import dagster as dg
 from dagster_delta import WriteMode
 
 from de_resources.delta.log import TableLog
-from de_resources.delta.publish.audits import Audit, InputRows, ReconcilesWithInput, audits_of
+from de_resources.delta.publish.audits import Audit, InputRows, InputSize, ReconcilesWithInput, audits_of
 from de_resources.delta.publish.judging import Judging, Staged, sorted_out
 from de_resources.delta.publish.live_files import live_slices, touched_since
 from de_resources.delta.publish.publication import publish, published_now
@@ -132,7 +132,7 @@ def _judge_and_publish(
 
 
 def _require_stream(request: WriteRequest, audits: Sequence[Audit]) -> None:
-    blind = [a.name for a in audits if isinstance(a, InputRows | ReconcilesWithInput)]
+    blind = [a.name for a in audits if isinstance(a, InputRows | InputSize | ReconcilesWithInput)]
     unfit = {
         "a frame that is no stream": not request.frame.isStreaming,
         f"the mode `{request.mode.value}`": request.mode not in (WriteMode.append, WriteMode.overwrite),
