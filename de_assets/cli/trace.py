@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from de_assets.cli.terminal import console, explained
+from de_assets.cli.trace_page import places, write_page
 from de_resources.errors import PermanentError
 from de_resources.settings import Settings
 
@@ -40,22 +41,29 @@ def trace(
     dataset: Annotated[str, typer.Argument(help="The dataset, such as gold/sessions.")],
     key: Annotated[list[str], typer.Argument(help="The row's key: its value, or COLUMN=VALUE for each column of it.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print it for programs.")] = False,
+    as_page: Annotated[
+        bool, typer.Option("--page", help="Write it as a page for a browser, and print its path.")
+    ] = False,
 ) -> None:
     """Show what one row was made of, back to the landed file and line or the topic's offset, and the run that made each.
 
-    Personal values are masked, as the contracts say.
+    Personal values are masked, as the contracts say; on the page too.
     """
     with explained():
-        found = _traced(dataset, key)
-        landing = Settings.from_environment().landing
-        if as_json:
+        found, owners = _traced(dataset, key)
+        settings = Settings.from_environment()
+        landing = settings.landing
+        if as_page:
+            typer.echo(write_page(found, owners, settings, datetime.now(UTC)))
+        elif as_json:
             typer.echo(json.dumps(_document(found, landing), indent=2, default=str))
         else:
             # Wrapped and not cut: the run is what somebody came for.
             console.print(_tree(found, landing), soft_wrap=False)
 
 
-def _traced(dataset: str, key: list[str]) -> Traced:
+def _traced(dataset: str, key: list[str]) -> tuple[Traced, dict[str, tuple[str, ...]]]:
+    """What the row was made of, and who owns each dataset."""
     from de_assets.catalogue import load_locations
     from de_assets.cli.own_words import own_words
     from de_assets.cli.run import dagster_instance
@@ -75,9 +83,10 @@ def _traced(dataset: str, key: list[str]) -> Traced:
         wanted = _key(sources[name], key)
         with own_words(settings):
             try:
-                return traced(engine.spark_session, sources.__getitem__, name, wanted)
+                found = traced(engine.spark_session, sources.__getitem__, name, wanted)
             finally:
                 close_connections()
+        return found, {each: told.owners for each, told in lineages.datasets.items()}
 
 
 def sources_of(lineages: Lineages, engine: SparkEngine, outside: OutsideRows) -> dict[str, TracedSource]:
@@ -143,10 +152,10 @@ def _tree(found: Traced, landing: Path) -> Tree:
 
 
 def _line(row: TracedRow, landing: Path) -> str:
-    shown = ", ".join(
-        f"{name}={value}" for name, value in row.shown.items() if value is not None and _is_short(name, value)
-    )
-    place = "; ".join(_places(row.values, landing))
+    from de_resources.tracing.page import short_values
+
+    shown = ", ".join(f"{name}={value}" for name, value in short_values(row).items())
+    place = "; ".join(places(row.values, landing))
     made = "; ".join(map(_made, row.makers[-3:]))
     return " │ ".join(part for part in (place, made or "nobody has recorded which run made it", shown) if part)
 
@@ -158,22 +167,6 @@ def _made(maker: Maker) -> str:
     return f"{version}by run {maker.run or 'nobody'}"
 
 
-def _is_short(name: str, value: object) -> bool:
-    return name not in {"raw", "payload"} and len(str(value)) <= 80
-
-
-def _places(values: Mapping[str, Any], landing: Path) -> Iterator[str]:
-    """Where a row of bronze came from: the landed file and line, the topic's partition and offset."""
-    from de_assets.sources.landed_lines import line_numbers
-
-    if values.get("source_file") and values.get("raw") is not None:
-        file = str(values["source_file"])
-        numbers = line_numbers(landing / file, str(values["raw"]))
-        yield f"{file}, line {', '.join(map(str, numbers)) or '? (the file is gone or was changed)'}"
-    if values.get("topic_offset") is not None:
-        yield f"partition {values.get('topic_partition')}, offset {values['topic_offset']}"
-
-
 def _document(found: Traced, landing: Path) -> dict[str, Any]:
     return {
         "dataset": found.dataset,
@@ -182,7 +175,7 @@ def _document(found: Traced, landing: Path) -> dict[str, Any]:
         "rows": [
             {
                 "values": dict(row.shown),
-                "places": list(_places(row.values, landing)),
+                "places": list(places(row.values, landing)),
                 "made_by": [
                     {"version": each.version, "run": each.run, "operation": each.operation} for each in row.makers
                 ],

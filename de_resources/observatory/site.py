@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from hashlib import sha256
 from itertools import groupby
 from typing import Any
 
@@ -34,6 +32,7 @@ from de_resources.observatory.series import (
 )
 from de_resources.pages import plots, theme
 from de_resources.pages.plots import Mark
+from de_resources.pages.policy import policy
 from de_resources.pages.words import short, visible
 
 LIMITS = {
@@ -307,10 +306,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "style": Markup(style),  # noqa: S704 - from this package
         "script": Markup(script),  # noqa: S704 - from this package
-        "policy": (
-            f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
-            "base-uri 'none'; form-action 'none'"
-        ),
+        "policy": policy(style, script),
         "signs": charts.SIGNS,
         "names": charts.WORDS,
         "judgements": charts.WORDS | {HealthVerdict.PASSED: "passing", HealthVerdict.MISSING: "not run"},
@@ -338,10 +334,6 @@ def _style() -> str:
 def _source(name: str) -> str:
     loader = PackageLoader("de_resources.observatory")
     return loader.get_source(Environment(autoescape=True), name)[0]
-
-
-def _digest(text: str) -> str:
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
 def _coded(told: str) -> Markup:

@@ -8,4 +8,5 @@ an input belong to it follows from the values that both have in common, or from 
 | `makers`    | from a file of a table to the commits and runs that its rows come from   |
 | `condition` | which rows of an input belong to a row: by declaration, or by equal values |
 | `trace`     | the walk upstream                                                        |
+| `page`      | what was found as one page                                               |
 """

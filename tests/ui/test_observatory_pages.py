@@ -16,10 +16,13 @@ import pytest
 from observatory_worlds import large
 from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 from test_browser import CHROMIUM, FLAGS, LARGEST_PICTURE
+from traced_rows import NOW, OWNERS, session_of
 from web_ui import PROJECT
 
+from de_assets.cli.trace_page import write_page
 from de_resources.observatory.site import pages_of
 from de_resources.pages.files import publish_site
+from de_resources.settings import Settings
 
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 900}
@@ -228,6 +231,27 @@ def test_the_site_of_a_lake_that_was_just_filled(lakehouse: dict[str, str], visi
     expect(page.locator("#lineage-map .node").filter(has_text="silver/visits_enriched").first).to_be_visible()
     page.screenshot(path=tmp_path / "observatory-lineage.png", animations="disabled")
     kept(tmp_path / "observatory-lineage.png")
+
+
+def test_a_traced_row_can_be_read_in_light_and_dark_and_on_a_phone(visit: Visit, tmp_path: Path) -> None:
+    """The page of `de trace … --page`, which needs no script: the ways, the other rows, and the page of a dataset."""
+    known = tmp_path / "observatory" / "gold" / "sessions.html"
+    known.parent.mkdir(parents=True)
+    known.write_text("<h1>the dataset</h1>", encoding="utf-8")
+    file = write_page(session_of(5), OWNERS, Settings.from_environment({"DE_HOME": str(tmp_path)}), NOW)
+    for scheme, size in (("light", DESK), ("dark", PHONE)):
+        page = visit(file.parent, size, scheme, java_script_enabled=False).opens(file.name)
+        expect(page.locator("h2")).to_have_count(6)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        found = page.evaluate(_CONTRAST)
+        assert {kind: round(ratio, 2) for kind, ratio in found.items() if ratio < LEAST_CONTRAST} == {}
+        page.screenshot(path=tmp_path / f"trace-{scheme}.png", animations="disabled")
+        page.get_by_text("2 more rows").first.click()
+        expect(page.get_by_text("v-5").first).to_be_visible()
+        page.get_by_role("link", name="gold/sessions").click()
+        expect(page.get_by_role("heading")).to_have_text("the dataset")
+    shutil.move(tmp_path / "trace-light.png", tmp_path / "trace.png")
+    kept(tmp_path / "trace.png")
 
 
 def test_pictures_of_a_year(visit: Visit, year: Path, tmp_path: Path) -> None:
