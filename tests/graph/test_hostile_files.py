@@ -37,6 +37,40 @@ def visit(number: int, **changes: Any) -> bytes:
     return json.dumps({**own, **changes}, ensure_ascii=False).encode()
 
 
+EARLIEST, LATEST = "1970-01-01T00:00:00+00:00", "2261-12-31T23:59:59.999999+00:00"
+"""The bounds within which every reader of a table can hold a time."""
+BEYOND = {
+    "0001-01-01T00:00:00+14:00": "is before 1970 or after 2261",
+    "1969-12-31T23:59:59.999999Z": "is before 1970 or after 2261",
+    "2262-01-01T00:00:00Z": "is before 1970 or after 2261",
+    "9999-12-31T23:59:59Z": "is before 1970 or after 2261",
+    "10000-01-01T00:00:00Z": "is no timestamp",
+}
+ADDED: dict[str, Any] = {
+    "source_file": "mine",
+    "source_line": 7,
+    "landing_hour": EARLIEST,
+    "event_hour": EARLIEST,
+    "lateness_seconds": 7,
+    "raw": "mine",
+    "was_dead_lettered": True,
+    "letter_id": "mine",
+    "reason": "mine",
+    "field": "mine",
+    "job_version": "mine",
+    "status": "discarded",
+    "repair_of": "mine",
+    "attempts": 7,
+    "why": "mine",
+}
+"""What the platform adds to a record, as a record may say it itself."""
+
+
+def connected(number: int, since: str) -> bytes:
+    """A visit of somebody who logged in at this time."""
+    return visit(number, context={"user": {"connected_since": since}})
+
+
 MEGABYTES = 4
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NESTED = b'{"a":' * 500 + b"1" + b"}" * 500
@@ -49,6 +83,11 @@ GOOD: dict[str, bytes] = {
     f"{MEGABYTES} MB in a field nobody reads": visit(6, extra="x" * MEGABYTES * 1024 * 1024),
     "look-alikes and controls": visit(7, page="hоme\u202e\u0007"),
     "last of two keys": visit(8)[:-1] + b', "page": "second"}',
+    "as early as a time may be": visit(9, event_time=EARLIEST),
+    "as late as a time may be": visit(10, event_time=LATEST),
+    "logged in as early as may be": connected(11, EARLIEST),
+    "logged in as late as may be": connected(12, LATEST),
+    "the platform's own names": visit(13, **ADDED),
 }
 BAD: dict[str, tuple[bytes, str]] = {
     "half a line": (visit(20)[:-9], NO_OBJECT),
@@ -60,6 +99,9 @@ BAD: dict[str, tuple[bytes, str]] = {
     "utf-16": (visit(22).decode().encode("utf-16-le").replace(b"\n", b""), NO_OBJECT),
     "an array of visits": (b"[" + visit(23) + b"]", NO_OBJECT),
     "the column's type": (visit(24, keep_private={"yes": 1}), NO_OBJECT),
+    "the platform's own names": (visit(26, **{**ADDED, "user_id": None}), "user_id is missing"),
+    **{f"at {time}": (visit(30, event_time=time), f"event_time {why}") for time, why in BEYOND.items()},
+    **{f"logged in at {time}": (connected(31, time), f"connected_since {why}") for time, why in BEYOND.items()},
 }
 FILES = {
     "good.json": b"\n".join(GOOD.values()) + b"\n",
@@ -94,7 +136,8 @@ def run(
         from de_assets.resources import resources
 
         with silent_instance() as instance:
-            assets = [a for a in defs.assets or [] if dg.AssetKey(["bronze", "visits"]) in getattr(a, "keys", ())]
+            wanted = {dg.AssetKey([layer, "visits"]) for layer in ("bronze", "silver")}
+            assets = [a for a in defs.assets or [] if wanted & set(getattr(a, "keys", ()))]
             # That most lines of the hour are dead letters would end the run.
             judged = [check for check in checks if not any(spec.blocking for spec in check.check_specs)]
             result = dg.materialize(
@@ -110,17 +153,48 @@ def settings(run: tuple[Settings, Verdicts]) -> Settings:
     return run[0]
 
 
-def rows(settings: Settings, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = DeltaTable(f"{settings.lake_root}/bronze/{table}").to_pyarrow_table().to_pylist()
+def rows(settings: Settings, table: str, layer: str = "bronze") -> list[dict[str, Any]]:
+    """As a reader has them that is no Spark, and keeps times in 64 bits."""
+    found: list[dict[str, Any]] = DeltaTable(f"{settings.lake_root}/{layer}/{table}").to_pyarrow_table().to_pylist()
     return found
 
 
+def by_id(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {row["visit_id"]: row for row in found}
+
+
 def test_every_good_line_is_a_visit_whatever_its_neighbours_are(settings: Settings) -> None:
-    visits = {row["visit_id"]: row for row in rows(settings, "visits")}
+    visits = by_id(rows(settings, "visits"))
     rescued = range(100, 100 + RESCUED)
     assert sorted(visits) == sorted(f"v{n}" for n in [*range(1, len(GOOD) + 1), *rescued])
-    assert {row["event_time"] for row in visits.values()} == {HOUR.astimezone(UTC)}
+    times = {name: row["event_time"] for name, row in visits.items()}
+    assert (times.pop("v9").isoformat(), times.pop("v10").isoformat()) == (EARLIEST, LATEST)
+    assert set(times.values()) == {HOUR.astimezone(UTC)}
     assert visits["v8"]["page"] == "second"
+
+
+def test_every_reader_can_read_times_at_the_bounds_in_each_layer(settings: Settings) -> None:
+    """Those beyond are dead letters: one of them in a table, and nobody but Spark could read it."""
+    late, valid = by_id(rows(settings, "visits_late", "silver")), by_id(rows(settings, "visits", "silver"))
+    assert {name: row["event_time"].isoformat() for name, row in late.items()} == {"v9": EARLIEST, "v10": LATEST}
+    for visits in (by_id(rows(settings, "visits")), valid):
+        assert [visits[name]["connected_since"].isoformat() for name in ("v11", "v12")] == [EARLIEST, LATEST]
+
+
+def test_what_the_platform_adds_to_a_record_never_comes_from_it(settings: Settings) -> None:
+    def added(row: dict[str, Any], *of_the_line: str) -> dict[str, Any]:
+        return {name: value for name, value in row.items() if name in ADDED and name not in of_the_line}
+
+    for layer in ("bronze", "silver"):
+        visits = by_id(rows(settings, "visits", layer))
+        assert added(visits["v13"], "raw") == added(visits["v1"], "raw"), layer
+        assert json.loads(visits["v13"]["raw"])["raw"] == "mine", layer
+    dead = {bytes(row["payload"]): row for row in rows(settings, "visits_dead_letter")}
+    own, other = (dead[BAD[name][0]] for name in ("the platform's own names", f"at {next(iter(BEYOND))}"))
+    of_the_line = ("raw", "letter_id", "reason", "field")
+    assert added(own, *of_the_line) == added(other, *of_the_line)
+    assert (own["reason"], own["field"]) == ("user_id is missing", "user_id")
+    assert own["letter_id"] != "mine"
 
 
 def test_every_bad_line_is_a_dead_letter_with_reason_and_place(settings: Settings) -> None:

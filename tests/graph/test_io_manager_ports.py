@@ -76,6 +76,39 @@ def test_values_of_plain_ops_are_refused_with_what_to_do(shop: Shop) -> None:
     assert not shop.root.exists()
 
 
+def users_of_two_ops(shop: Shop, between: dg.Out) -> dg.AssetsDefinition:
+    """An asset that is a graph: what its first op gives to the second one belongs to no asset."""
+
+    @dg.op(out=between)
+    def read() -> DataFrame:
+        return shop.frame([(1,)], "id long")
+
+    @dg.op
+    def double(frame: DataFrame) -> DataFrame:
+        return frame.selectExpr("2 * id AS id")
+
+    @dg.graph_asset(key=["silver", "users"])
+    def users() -> Any:
+        return double(read())
+
+    return users
+
+
+def test_what_stays_inside_a_graph_asset_is_refused_with_what_to_do(shop: Shop) -> None:
+    error = shop.failure(users_of_two_ops(shop, dg.Out()))
+    assert isinstance(error, NotAnAsset)
+    assert error.name in ("read.result", "users.read.result")
+    assert "give it an IO manager for the values of ops (`io_manager_key`)" in str(error)
+    assert not shop.root.exists()
+
+
+def test_what_leaves_a_graph_asset_is_its_table(shop: Shop) -> None:
+    users = users_of_two_ops(shop, dg.Out(io_manager_key="values"))
+    resources = {"io_manager": shop.manager, "values": dg.mem_io_manager}
+    dg.materialize([users], instance=shop.instance, resources=resources)
+    assert shop.rows("users") == [(2,)]
+
+
 def test_an_input_of_an_op_that_no_asset_writes_is_refused(shop: Shop) -> None:
     @dg.op(ins={"users": dg.In(DataFrame, input_manager_key="lake", asset_key=dg.AssetKey(["silver", "users"]))})
     def read(users: DataFrame) -> None: ...

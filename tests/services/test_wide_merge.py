@@ -8,13 +8,28 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.services, pytest.mark.pattern("merger")]
+pytestmark = [pytest.mark.services]
 
 CLIENT = Path(__file__).with_name("wide_merge_client.py")
-WIDTH = 300
+WIDTH, BAR = 300, 2_000
 """A chain of 44 was refused."""
 
 
-def test_a_wide_table_is_merged_over_connect(over_connect: Callable[..., str], tmp_path: Path) -> None:
-    said = over_connect(CLIENT, str(tmp_path / "table"), str(WIDTH))
-    assert json.loads(said.splitlines()[-1]) == [{"insert": 10}, {"update": 3}, {}]
+@pytest.mark.pattern("merger")
+@pytest.mark.parametrize("width", [WIDTH, BAR])
+def test_a_wide_table_is_merged_over_connect(over_connect: Callable[..., str], tmp_path: Path, width: int) -> None:
+    said = over_connect(CLIENT, str(tmp_path), str(width), "merge")
+    assert json.loads(said.splitlines()[-1]) == {"merge": [{"insert": 10}, {"update": 3}, {}]}
+
+
+@pytest.mark.pattern("data_overwrite", "stateful_merger")
+def test_a_wide_table_is_written_in_every_other_way_over_connect(
+    over_connect: Callable[..., str], tmp_path: Path
+) -> None:
+    said = over_connect(CLIENT, str(tmp_path), str(WIDTH), "overwrite", "append", "stateful_merge", "stream")
+    assert json.loads(said.splitlines()[-1]) == {
+        "overwrite": [10, 10],
+        "append": [10, 20],
+        "stateful_merge": [{"insert": 10}, {"update": 3}],
+        "stream": [10],
+    }
