@@ -53,5 +53,13 @@ def openlineage_events(context: dg.SensorEvaluationContext) -> dg.SkipReason:
     graph = context.repository_def.asset_graph if context.repository_def else None
     keys = graph.materializable_asset_keys if graph else ()
     done = _tell(context.instance, {key: graph.get(key).parent_keys for key in keys} if graph else {})
+    return dg.SkipReason(_said(done))
+
+
+def _said(done: Relayed) -> str:
+    refused = (
+        f"; {done.refused} were refused for good, see `refused-*.jsonl` beside its position" if done.refused else ""
+    )
+    bare = f"; told without steps: {', '.join(done.without_steps)}" if done.without_steps else ""
     behind = f"; stopped: {done.away}. The next tick goes on there." if done.away else "."
-    return dg.SkipReason(f"{done.events} events of {done.runs} ended runs were taken{behind}")
+    return f"{done.events} events of {done.runs} ended runs were taken{refused}{bare}{behind}"

@@ -47,12 +47,17 @@ class Datasets:
         )
 
     def inputs(self, key: dg.AssetKey, events: Sequence[dg.AssetMaterialization]) -> set[str]:
-        """The datasets that an asset was made of: by lineage, by what its code read undeclared, and by declaration."""
+        """The datasets that an asset was made of: by lineage, by what its code read undeclared, and by declaration.
+
+        Declared are the parents in the graphs that are known here, and the inputs that Dagster noted of any asset that it ran.
+        """
         asset = key.to_user_string()
         names = set(self.parents.get(asset, ()))
         for event in events:
             lineage = lineage_of(event.metadata)
             names |= {source for source, _ in lineage.read} if lineage else set()
+            noted = dg.DataProvenance.from_tags(event.tags or {})
+            names |= {each.to_user_string() for each in noted.input_data_versions} if noted else set()
             undeclared = event.metadata.get(UNDECLARED)
             if isinstance(undeclared, dg.JsonMetadataValue) and isinstance(undeclared.value, list):
                 names |= {str(name).strip("`") for name in undeclared.value}

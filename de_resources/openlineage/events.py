@@ -19,6 +19,8 @@ from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, R
 from de_resources.openlineage.datasets import Datasets
 
 PRODUCER = "urn:de-patterns"
+_STREAM = "stream/"
+"""How figures begin that only a stream tells of what it has written."""
 _ENDS = {
     dg.DagsterEventType.RUN_SUCCESS: RunState.COMPLETE,
     dg.DagsterEventType.RUN_FAILURE: RunState.FAIL,
@@ -48,6 +50,14 @@ class _Step:
     written: defaultdict[dg.AssetKey, list[dg.AssetMaterialization]] = field(default_factory=lambda: defaultdict(list))
     judged: defaultdict[dg.AssetKey, list[dg.AssetCheckEvaluation]] = field(default_factory=lambda: defaultdict(list))
 
+    @property
+    def kind(self) -> str | None:
+        """STREAMING or BATCH; None for a step that left nothing by which to tell."""
+        events = [event for found in self.written.values() for event in found]
+        if any(name.startswith(_STREAM) for event in events for name in event.metadata):
+            return "STREAMING"
+        return "BATCH" if events or self.judged else None
+
 
 @dataclass(frozen=True)
 class RunTold:
@@ -62,30 +72,26 @@ class RunTold:
 
     def end(self, log: Iterable[dg.EventLogEntry]) -> Iterator[RunEvent]:
         """All steps of a run that is over, and its end. Nothing for a log without an end."""
+        events = [(entry.timestamp, entry.get_dagster_event()) for entry in log if entry.is_dagster_event]
+        # What a step is, its beginning says as well: by what it did until its end.
+        kinds = {key: step.kind for key, step in _whole(event for _, event in events).items()}
         steps: defaultdict[str, _Step] = defaultdict(_Step)
-        for entry in log:
-            event = entry.get_dagster_event() if entry.is_dagster_event else None
-            if event is None:
-                continue
-            step = steps[event.step_key] if event.step_key else None
+        for at, event in events:
             if event.event_type in _ENDS:
-                yield self._of_run(_ENDS[event.event_type], entry.timestamp, _error_of_run(event))
-            elif step is None:
+                yield self._of_run(_ENDS[event.event_type], at, _error_of_run(event))
+            elif event.step_key is None:
                 continue
-            elif event.is_step_materialization:
-                written = event.step_materialization_data.materialization
-                step.written[written.asset_key].append(written)
-            elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-                evaluation = event.asset_check_evaluation_data
-                step.judged[evaluation.asset_key].append(evaluation)
             elif event.event_type in _STEPS:
-                yield self._of_step(str(event.step_key), _STEPS[event.event_type], entry.timestamp, step, event)
+                told = self._job(f"{self.run.job_name}.{event.step_key}", kinds.get(event.step_key))
+                yield self._of_step(told, _STEPS[event.event_type], at, steps[event.step_key], event)
+            else:
+                _note(steps[event.step_key], event)
 
     def _of_run(self, state: RunState, at: float, error: f.RunFacet | None = None) -> RunEvent:
         facets = {"errorMessage": error} if error else {}
-        return _event(state, at, self._job(self.run.job_name), Run(self.run.run_id, facets=facets))
+        return _event(state, at, self._job(self.run.job_name, "BATCH"), Run(self.run.run_id, facets=facets))
 
-    def _of_step(self, key: str, state: RunState, at: float, step: _Step, event: dg.DagsterEvent) -> RunEvent:
+    def _of_step(self, job: Job, state: RunState, at: float, step: _Step, event: dg.DagsterEvent) -> RunEvent:
         p = f.parent_run
         parent = p.ParentRunFacet(run=p.Run(self.run.run_id), job=p.Job(self.datasets.namespace, self.run.job_name))
         facets: dict[str, f.RunFacet] = {"parent": parent}
@@ -95,12 +101,33 @@ class RunTold:
         read = {name for asset, events in step.written.items() for name in self.datasets.inputs(asset, events)}
         inputs = [self.datasets.input(name) for name in sorted(read)]
         inputs += [self.datasets.judged(asset, found) for asset, found in step.judged.items()]
-        run = Run(str(uuid5(NAMESPACE_URL, f"dagster:{self.run.run_id}/{key}")), facets=facets)
-        return _event(state, at, self._job(f"{self.run.job_name}.{key}"), run, inputs, outputs)
+        run = Run(str(uuid5(NAMESPACE_URL, f"dagster:{self.run.run_id}/{event.step_key}")), facets=facets)
+        return _event(state, at, job, run, inputs, outputs)
 
-    def _job(self, name: str) -> Job:
-        facet = f.job_type_job.JobTypeJobFacet(processingType="BATCH", integration="DAGSTER", jobType="JOB")
+    def _job(self, name: str, kind: str | None) -> Job:
+        if kind is None:
+            return Job(self.datasets.namespace, name)
+        facet = f.job_type_job.JobTypeJobFacet(processingType=kind, integration="DAGSTER", jobType="JOB")
         return Job(self.datasets.namespace, name, facets={"jobType": facet})
+
+
+def _whole(events: Iterable[dg.DagsterEvent]) -> dict[str, _Step]:
+    """What each step has done when its run is over."""
+    steps: defaultdict[str, _Step] = defaultdict(_Step)
+    for event in events:
+        if event.step_key is not None:
+            _note(steps[event.step_key], event)
+    return steps
+
+
+def _note(step: _Step, event: dg.DagsterEvent) -> None:
+    """Take in what a step has written or judged."""
+    if event.is_step_materialization:
+        written = event.step_materialization_data.materialization
+        step.written[written.asset_key].append(written)
+    elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+        evaluation = event.asset_check_evaluation_data
+        step.judged[evaluation.asset_key].append(evaluation)
 
 
 def _event(

@@ -1,7 +1,9 @@
 """From Dagster's event log to a listener: every run that has begun or ended since the last time, in order, at least once.
 
 What is sent counts as told when the listener has taken all events of a run; a listener that is away stops the relay, which goes
-on there the next time. Two relays of one home do not run at once: the second one finds nothing to do.
+on there the next time. What would fail again and again stops nothing: an event that the listener refuses for good is kept in a
+file, and a run whose log makes no events is told without its steps; both are said. Two relays of one home do not run at once:
+the second one finds nothing to do.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from openlineage.client.event_v2 import RunEvent
 from de_resources.atomic_files import publish, staged
 from de_resources.openlineage.datasets import Datasets
 from de_resources.openlineage.events import TOLD, RunTold
-from de_resources.openlineage.transport import client_of
+from de_resources.openlineage.transport import client_of, files, is_refusal
 
 _POSITION, _LOCK = "position.json", "position.lock"
 _TAILS = (
@@ -40,6 +42,10 @@ class Relayed:
     runs: int = 0
     events: int = 0
     away: str = ""
+    refused: int = 0
+    """Events that the listener will never take."""
+    without_steps: list[str] = field(default_factory=list)
+    """Runs of whose steps no events could be made, each with the class of the error."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +73,26 @@ class Relay:
         position = self._position()
         client = self.client or client_of(self.folder, datetime.now(UTC).date())
         for kind, change in self._changes(position, at_most):
-            try:
-                for event in self._events(kind, change):
-                    client.emit(event)
-                    done.events += 1
-            except Exception as error:  # noqa: BLE001  Whatever a listener's client raises, it is away.
-                done.away = f"{type(error).__name__}: the listener did not take an event"
-                return
+            for event in self._events(kind, change, done):
+                if not self._is_done_with(event, client, done):
+                    return
             done.runs += kind != dg.DagsterEventType.RUN_START
             position[kind.value] = change.storage_id
             self._keep(position)
+
+    def _is_done_with(self, event: RunEvent, client: OpenLineageClient, done: Relayed) -> bool:
+        """Whether the next event may follow: this one was taken, or never will be."""
+        try:
+            client.emit(event)
+        except Exception as error:  # noqa: BLE001 - whatever else a listener's client raises, it is away
+            if not is_refusal(error):
+                done.away = f"{type(error).__name__}: the listener did not take an event"
+                return False
+            files(self.folder, "refused", datetime.now(UTC).date()).emit(event)
+            done.refused += 1
+            return True
+        done.events += 1
+        return True
 
     def _changes(
         self, position: Mapping[str, int], at_most: int
@@ -96,15 +112,19 @@ class Relay:
             taken += len(records)
             after = records[-1].storage_id
 
-    def _events(self, kind: dg.DagsterEventType, change: dg.EventLogRecord) -> Iterator[RunEvent]:
+    def _events(self, kind: dg.DagsterEventType, change: dg.EventLogRecord, done: Relayed) -> list[RunEvent]:
         run = self.instance.get_run_by_id(change.run_id)
         if run is None:  # somebody has deleted it
-            return
+            return []
         told = RunTold(run, Datasets(self.namespace, self.parents))
         if kind == dg.DagsterEventType.RUN_START:
-            yield told.start(change.timestamp)
-        else:
-            yield from told.end(self.instance.all_logs(change.run_id, of_type=set(TOLD)))
+            return [told.start(change.timestamp)]
+        log = self.instance.all_logs(change.run_id, of_type=set(TOLD))
+        try:
+            return list(told.end(log))
+        except Exception as error:  # noqa: BLE001 - metadata are anybody's, and one run must not stop the others
+            done.without_steps.append(f"{run.run_id} ({type(error).__name__})")
+            return list(told.end(entry for entry in log if not entry.step_key))
 
     def _position(self) -> dict[str, int]:
         try:

@@ -195,6 +195,7 @@ def test_dead_sink_loses_nothing_and_blocks_nobody(town: Town, log: LogAlertSink
     assert lines(second) == lines(log)
 
 
+@pytest.mark.pattern("sla_misses_detector")
 @pytest.mark.parametrize(
     "wrong",
     [

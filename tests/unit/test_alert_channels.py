@@ -14,6 +14,7 @@ from email import message_from_bytes
 from pathlib import Path
 
 import pytest
+from documentation import snippets
 
 from de_assets.automation.alerting.channels import MailServerAddress, alert_sinks, why_broken
 from de_assets.automation.alerting.sinks import AlertSink, EmailAlertSink
@@ -121,6 +122,18 @@ def test_a_channel_of_others_is_told_like_ours(paging: str) -> None:
     assert list(sinks) == ["log", f"{paging}:Pager"]
     sinks[f"{paging}:Pager"].deliver(ALERT)
     assert sys.modules[paging].told == ["ERROR: Run failed"]
+
+
+def test_the_channel_on_the_page_of_the_second_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (snippet,) = snippets("second-day.md")
+    (tmp_path / "printed_paging.py").write_text(snippet.code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (_, pager) = alert_sinks({"DE_ALERT_SINKS": "printed_paging:Pager"}).values()
+    assert why_broken(pager) is None
+    pager.deliver({**ALERT, "event": "opened"})
+    assert capsys.readouterr().out == "opened 1 ERROR: Run failed\n"
 
 
 def test_one_that_cannot_be_made_takes_nobody_along(paging: str) -> None:

@@ -17,6 +17,7 @@ import pkgutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -66,11 +67,11 @@ def alert_sinks(environment: Mapping[str, str]) -> dict[str, AlertSink]:
     """The channels by name, as the module's table says; a `MisconfiguredSink` for one that lacks something. Never raises."""
     makers: dict[str, Callable[[], AlertSink]] = {"log": LogAlertSink}
     if address := environment.get("DE_ALERT_WEBHOOK"):
-        makers["webhook"] = lambda: WebhookAlertSink(url=address)
+        makers["webhook"] = partial(WebhookAlertSink, url=address)
     if receivers := _listed(environment.get("DE_ALERT_EMAIL", "")):
-        makers["email"] = lambda: _email(receivers, environment)
+        makers["email"] = partial(_email, receivers, environment)
     for place in _listed(environment.get("DE_ALERT_SINKS", "")):
-        makers[place] = lambda place=place: _plugin(place)  # type: ignore[misc]
+        makers[place] = partial(_plugin, place)
     return {name: _made(name, make) for name, make in makers.items()}
 
 

@@ -12,7 +12,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import get_args
 
-from de_assets.automation.alerting.channels import MailServerAddress
 from de_assets.cli.doctor.finding import Finding, fail, ok, warn
 from de_assets.sources.landing import Readiness
 from de_resources.sensor_interval import is_interval
@@ -31,6 +30,9 @@ class VariableRule:
 
 
 def _is_server(value: str) -> bool:
+    # Here and not above: with it comes the engine's library, which changes variables of the process that imports it.
+    from de_assets.automation.alerting.channels import MailServerAddress
+
     try:
         MailServerAddress.parse(value)
     except ValueError:

@@ -192,6 +192,38 @@ def test_news_and_what_could_not_be_read_are_told_on_the_index() -> None:
     assert "Nothing is open" not in index
 
 
+def test_late_data_and_dead_letters_have_their_accounts_on_the_index() -> None:
+    """The newest write of each partition counts once; what carries neither has no account."""
+    rows = {"a": (7, 2), "b": (5, 1)}
+    writes = tuple(
+        Write(
+            number, NOW, key, "r", {"dagster/partition_row_count": count, "dead_letters/waiting": waiting, "files": 9}
+        )
+        for number, (key, (count, waiting)) in enumerate(rows.items(), 2)
+    )
+    replaced = Write(1, NOW, "a", "r", {"dagster/partition_row_count": 900, "dead_letters/waiting": 900})
+    partitions = tuple(ObservedPartition(key) for key in rows)
+    letters = ObservedDataset(
+        "bronze/letters", patterns=("dead_letter",), partitions=partitions, writes=(*reversed(writes), replaced)
+    )
+    late = ObservedDataset(
+        "silver/late",
+        patterns=("late_data_detector", "merger"),
+        observations=(Write(4, NOW, None, "r", {"late/within_limit": 1234}),),
+    )
+    world = ObservedWorld(NOW, {each.name: each for each in (letters, late, ObservedDataset("gold/plain"))})
+    index = pages_of(world)["index.html"]
+    section = index[index.index('aria-labelledby="accounts"') :]
+    section = section[: section.index("</section>")]
+    told = [re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<td.*?</td>", section)]
+    assert told == [
+        *("bronze/letters", "dead letter", "12", "waiting 3"),
+        *("silver/late", "late data detector", "–", "within limit 1,234"),
+    ]
+    empty = pages_of(ObservedWorld(NOW, {}))["index.html"]
+    assert "No dataset holds late data or dead letters." in empty
+
+
 def test_no_verdict_is_told_by_its_colour_alone() -> None:
     assert len(set(SIGNS.values())) == len(set(WORDS.values())) == len(HealthVerdict)
     shapes = {verdict: re.search(r' d="([^"]*)"', strip("t", [verdict])) for verdict in HealthVerdict}

@@ -57,6 +57,16 @@ def broken() -> None:
     raise ValueError("the row of alice@example.org")
 
 
+@dg.asset(key=["blog", "live"], deps=[SOURCE])
+def live() -> dg.MaterializeResult:
+    return dg.MaterializeResult(metadata={"dagster/row_count": 5, "stream/batches": 2})
+
+
+@dg.asset(key=["blog", "poison"])
+def poison() -> dg.MaterializeResult:
+    return dg.MaterializeResult(metadata={"dagster/row_count": "many"})
+
+
 def run(instance: dg.DagsterInstance, asset: Any, first: str = "", last: str = "") -> str:
     tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last} if first else {}
     return dg.materialize([asset], instance=instance, tags=tags, raise_on_error=False).run_id
@@ -162,16 +172,19 @@ def test_checks_are_assertions_about_the_dataset_and_no_value_leaves(
 
 
 class Listener(BaseHTTPRequestHandler):
-    """Keeps what it is sent; refuses while `answers` is not 200."""
+    """Keeps what it is sent; refuses while `answers` is not 200, all of it or the events with one output."""
 
     taken: list[dict[str, Any]]
     answers = 200
+    only_for = ""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.answers == 200:
+        concerns = not self.only_for or self.only_for in [each["name"] for each in body["outputs"]]
+        answer = self.answers if concerns else 200
+        if answer == 200:
             self.taken.append(body)
-        self.send_response(self.answers)
+        self.send_response(answer)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -180,8 +193,8 @@ class Listener(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def listening(answers: int = 200) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    handler = type("_Listener", (Listener,), {"taken": [], "answers": answers})
+def listening(answers: int = 200, only_for: str = "") -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    handler = type("_Listener", (Listener,), {"taken": [], "answers": answers, "only_for": only_for})
     server = HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -245,6 +258,89 @@ def test_a_listener_that_dies_in_between_gets_the_run_again_as_a_whole(
         assert not relay(instance, tmp_path).away
     # The run's beginning was taken, and is told once; its end is told as a whole, with the steps.
     assert [e["eventType"] for e in taken[3:]] == ["START", "COMPLETE", "COMPLETE"]
+
+
+@pytest.mark.parametrize("answers", [400, 413, 422])
+def test_an_event_that_is_refused_for_good_stops_nobody_and_is_kept(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: int
+) -> None:
+    """The listener takes everything but the outputs of one asset."""
+    run(instance, visits, "2024-01-01", "2024-01-02")
+    run(instance, totals)
+    with listening(answers, only_for="blog/visits") as (url, taken):
+        monkeypatch.setenv("OPENLINEAGE_URL", url)
+        done = relay(instance, tmp_path)
+        assert (done.runs, done.events, done.refused, done.away) == (2, len(taken), 1, "")
+        assert relay(instance, tmp_path) == Relayed()
+    (kept,) = told(tmp_path)
+    assert kept["outputs"][0]["name"] == "blog/visits"
+    assert [e["outputs"][0]["name"] for e in taken if e["outputs"]] == ["blog/totals"]
+
+
+@pytest.mark.parametrize("answers", [401, 403, 404, 408, 429, 500])
+def test_what_is_not_the_events_fault_is_tried_again(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: int
+) -> None:
+    run(instance, totals)
+    with listening(answers) as (url, _):
+        monkeypatch.setenv("OPENLINEAGE_URL", url)
+        done = relay(instance, tmp_path)
+    assert (done.events, done.refused) == (0, 0)
+    assert "did not take" in done.away
+
+
+def test_a_run_that_makes_no_events_is_told_without_its_steps_and_stops_nobody(
+    instance: dg.DagsterInstance, tmp_path: Path, validate: Validate
+) -> None:
+    ids = [run(instance, poison), run(instance, totals)]
+    done = relay(instance, tmp_path)
+    assert (done.runs, done.away, done.without_steps) == (2, "", [f"{ids[0]} (ValueError)"])
+    events = told(tmp_path)
+    assert [e["eventType"] for e in events if e["run"]["runId"] == ids[0]] == ["START", "COMPLETE"]
+    assert [e["outputs"][0]["name"] for e in events if e["outputs"]] == ["blog/totals"]
+    for event in events:
+        validate(event)
+
+
+def test_streams_are_streaming_from_their_beginning(
+    instance: dg.DagsterInstance, tmp_path: Path, validate: Validate
+) -> None:
+    ids = [run(instance, live), run(instance, totals), run(instance, broken)]
+    relay(instance, tmp_path)
+    kinds: dict[str, set[str]] = {}
+    for event in told(tmp_path):
+        validate(event)
+        if event["run"]["runId"] not in ids:
+            job_type = event["job"]["facets"].get("jobType", {"processingType": "unknown"})
+            kinds.setdefault(event["job"]["name"].rpartition(".")[2], set()).add(job_type["processingType"])
+    assert kinds == {"blog__live": {"STREAMING"}, "blog__totals": {"BATCH"}, "blog__broken": {"unknown"}}
+
+
+def test_a_cancelled_run_is_aborted(instance: dg.DagsterInstance, tmp_path: Path, validate: Validate) -> None:
+    """As the daemon cancels one that nobody is working on."""
+    run_of = instance.create_run_for_job(dg.Definitions(assets=[totals]).resolve_implicit_global_asset_job_def())
+    instance.report_dagster_event(
+        dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run_of.job_name), run_id=run_of.run_id
+    )
+    instance.report_run_canceling(run_of)
+    instance.report_run_canceled(run_of)
+    assert relay(instance, tmp_path).runs == 1
+    events = told(tmp_path)
+    for event in events:
+        validate(event)
+    assert [(e["run"]["runId"], e["eventType"]) for e in events] == [
+        (run_of.run_id, "START"),
+        (run_of.run_id, "ABORT"),
+    ]
+
+
+def test_inputs_of_another_location_are_told_though_its_graph_is_not_known(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    run(instance, totals)
+    Relay(instance, tmp_path, "blog").relay()
+    (written,) = [e for e in told(tmp_path) if e["outputs"]]
+    assert "blog/visits" in [each["name"] for each in written["inputs"]]
 
 
 def test_an_instance_without_runs_and_a_run_that_was_deleted(instance: dg.DagsterInstance, tmp_path: Path) -> None:
