@@ -63,7 +63,6 @@ def run(
 
     settings = Settings.from_environment()
     services = LocalServices(settings)
-    running_before = {s.name for s in services.status() if s.is_running}
     with explained():
         try:
             with own_words(settings) as log_file:
@@ -76,8 +75,7 @@ def run(
         finally:
             with own_words(settings):
                 close_connections()
-                if not running_before:
-                    services.down()
+                services.down_started()
     raise typer.Exit(0 if good else 1)
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dagster import AssetKey
+from dagster import AssetCheckSeverity, AssetKey
 from rich.table import Table
 from rich.text import Text
 
+from de_assets.cli.next_steps import next_steps
 from de_assets.cli.terminal import console
 from de_assets.filling import UnitOutcome
 from de_assets.partitions import rows_in_calendar
@@ -17,6 +18,7 @@ from de_resources.proxy.store import VersionStore
 from de_resources.settings import Settings
 
 _SHOWN = 20
+_WIDEST = 80
 
 
 def show(outcomes: Sequence[UnitOutcome], settings: Settings) -> bool:
@@ -38,17 +40,23 @@ def _datasets(outcomes: Sequence[UnitOutcome], settings: Settings) -> Table:
 
 def _told(outcome: UnitOutcome) -> str:
     """One phrase per dataset; the lines below the table say it in full."""
+    said = _state(outcome)
+    return said if len(said) <= _WIDEST else f"{said[: _WIDEST - 1]}…"
+
+
+def _state(outcome: UnitOutcome) -> str:
     if outcome.left_out is not None:
-        return f"left out: {outcome.left_out}"[:80]
+        return f"left out: {outcome.left_out}"
     if outcome.failures:
-        return f"failed: {outcome.failures[0]}"[:80]
+        return f"failed: {outcome.failures[0]}"
     held_back = {**outcome.held_back, **outcome.bad}
     if held_back:
         count = "" if outcome.unit.partitions is None else f"{len(held_back)} of its partitions "
-        return f"{count}held back: {next(iter(held_back.values()))}"[:80]
+        return f"{count}held back: {next(iter(held_back.values()))}"
+    red = f", and red: {', '.join(outcome.checks_failed)}" if outcome.checks_failed else ""
     if outcome.up_to_date:
-        return f"{len(outcome.written)} written, the others up to date" if outcome.written else "up to date"
-    return "written" if outcome.written else "nothing to do"
+        return f"{len(outcome.written)} written, the others up to date{red}" if outcome.written else f"up to date{red}"
+    return f"written{red}" if outcome.written else f"nothing to do{red}"
 
 
 def _figures(outcome: UnitOutcome, key: AssetKey, settings: Settings) -> tuple[str, str, str]:
@@ -90,8 +98,8 @@ def behind_a_manifest(uri: str, name: str) -> tuple[Mapping[Any, int], int] | No
 
 def _tell_outcomes(outcomes: Sequence[UnitOutcome]) -> bool:
     passed = sum(o.checks_passed for o in outcomes)
-    failed = [name for o in outcomes for name in o.checks_failed]
-    warned = [name for o in outcomes for name in o.checks_warned]
+    failed = [line for o in outcomes for line in _verdicts(o, AssetCheckSeverity.ERROR)]
+    warned = [line for o in outcomes for line in _verdicts(o, AssetCheckSeverity.WARN)]
     failures = [f for o in outcomes for f in o.failures]
     warnings = f"{len(warned)} warned, " if warned else ""
     console.print(f"Checks: {passed} passed, {warnings}{len(failed)} failed; {sum(o.runs for o in outcomes)} runs.")
@@ -101,7 +109,14 @@ def _tell_outcomes(outcomes: Sequence[UnitOutcome]) -> bool:
     _list("held back", "yellow", [line for o in outcomes for line in _held_back(o)])
     for why, names in _left_out(outcomes).items():
         console.print(Text.assemble("  ", ("left out", "yellow"), f" {', '.join(names)}: {why}"))
+    for command, why in next_steps(outcomes).items():
+        console.print(Text.assemble("  ", ("next", "cyan"), f" {command}: {why}"))
     return not failed and not failures
+
+
+def _verdicts(outcome: UnitOutcome, severity: AssetCheckSeverity) -> Iterator[str]:
+    for name, found in outcome.not_passed(severity).items():
+        yield f"{name}: {found}" if found else name
 
 
 def _left_out(outcomes: Sequence[UnitOutcome]) -> dict[str, list[str]]:

@@ -48,28 +48,28 @@ class UnitOutcome:
     @property
     def checks_failed(self) -> list[str]:
         """Names of those that did not, with the partition."""
-        return self._not_passed(dg.AssetCheckSeverity.ERROR)
+        return list(self.not_passed(dg.AssetCheckSeverity.ERROR))
 
     @property
     def checks_warned(self) -> list[str]:
         """Names of those that did not, and only warn."""
-        return self._not_passed(dg.AssetCheckSeverity.WARN)
+        return list(self.not_passed(dg.AssetCheckSeverity.WARN))
 
-    def _not_passed(self, severity: dg.AssetCheckSeverity) -> list[str]:
-        found = ((name, key) for (name, key), v in self.verdicts.items() if not v.passed and v.severity == severity)
-        return [f"{name} [{key}]" if key else name for name, key in found]
+    def not_passed(self, severity: dg.AssetCheckSeverity) -> dict[str, str]:
+        """Checks that did not pass, by name and partition, and what they found: their verdicts hold no personal values."""
+        found = {at: v for at, v in self.verdicts.items() if not v.passed and v.severity == severity}
+        return {f"{name} [{key}]" if key else name: v.description or "" for (name, key), v in found.items()}
 
     @property
     def bad(self) -> dict[str, str]:
         """Partitions that failed, or that a blocking check of this unit holds back, with the reason."""
-        gates = {
-            key: f"the check {name} failed"
-            for (name, key), found in self.verdicts.items()
-            if found.asset_check_key in self.unit.gates
-            and not found.passed
-            and found.severity == dg.AssetCheckSeverity.ERROR
-        }
-        return {**gates, **self.failed}
+        gates: dict[str, list[str]] = {}
+        for (name, key), found in self.verdicts.items():
+            blocks = found.asset_check_key in self.unit.gates and found.severity == dg.AssetCheckSeverity.ERROR
+            if blocks and not found.passed:
+                what = f": {found.description}" if found.description else ""
+                gates.setdefault(key, []).append(f"the check {name} failed{what}")
+        return {**{key: "; ".join(said) for key, said in gates.items()}, **self.failed}
 
 
 def run_keys(

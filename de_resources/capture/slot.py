@@ -198,7 +198,10 @@ def wait_until_captured(
     timeout: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Until everything that was committed before this call is in the topic. Raises `CaptureBehind` after `timeout` seconds."""
+    """Until everything that was committed before this call is in the topic. Raises `CaptureBehind` after `timeout` seconds.
+
+    The slot is looked at again and again: no call fails that `tenacity` could repeat, and a slot that is lost ends the wait.
+    """
     with database.connect() as session, session.cursor() as asked:
         asked.execute(_HEARTBEAT)
         ((target,),) = asked.fetchall()

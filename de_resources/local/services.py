@@ -95,6 +95,7 @@ class LocalServices:
         self._capture = CaptureService(self.settings)
         self._supervision = Supervision(self.settings)
         self._restarts = Restarts(self.settings.home / "run" / "restarts.json")
+        self._started: dict[str, None] = {}
 
     def up(
         self,
@@ -131,9 +132,23 @@ class LocalServices:
     def down(self) -> int:
         """Stop all that was started for this home, also what a killed supervisor left; returns how many processes."""
         with self._lock():
-            count = len(processes.marked(self.settings.home))
-            self._supervision.shut_down()
-            return max(count, processes.stop_all(self.settings.home))
+            return self._stop_all()
+
+    def down_started(self) -> None:
+        """Stop what this object has started, and nothing else: what ran before, and what others start meanwhile, runs on."""
+        with self._lock():
+            others = [service for name, service in self._services.items() if name not in self._started]
+            if any(self._alive(service) for service in others):
+                for name in self._started:
+                    self._supervision.stop(name)
+            elif self._started:
+                self._stop_all()
+            self._started.clear()
+
+    def _stop_all(self) -> int:
+        count = len(processes.marked(self.settings.home))
+        self._supervision.shut_down()
+        return max(count, processes.stop_all(self.settings.home))
 
     def status(self) -> list[ServiceStatus]:
         """All services as they are now; starts and changes nothing."""
@@ -228,6 +243,7 @@ class LocalServices:
         if info is None or not info.is_alive:
             progress(service.name, "preparing")
             program = service.prepare(ports := service.allocate_ports())
+            self._started[service.name] = None
             progress(service.name, f"starting on port {ports['client']}")
             self._supervision.start(service.name, program)
         endpoint = service.endpoint(service.ports)

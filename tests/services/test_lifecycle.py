@@ -7,9 +7,13 @@ import socket
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from de_assets.cli import run
+from de_assets.cli.application import application
 from de_resources.local import LocalServices, ServicesFailed, ServiceStartFailed, ServiceState, ServiceStatus
 from de_resources.local.ports import PortTaken
+from de_resources.settings import Settings
 
 pytestmark = pytest.mark.services
 
@@ -35,6 +39,31 @@ def test_the_status_tells_what_runs_where(services: LocalServices) -> None:
         endpoint = services.endpoint(row["name"])
         assert endpoint is not None
         assert endpoint.port == row["port"]
+
+
+@pytest.mark.parametrize("before", [[], ["geo"]])
+def test_a_run_stops_exactly_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: list[str]
+) -> None:
+    monkeypatch.setenv("DE_HOME", str(tmp_path))
+    own = LocalServices()
+
+    def alive() -> dict[str, int | None]:
+        return {status.name: status.pid for status in own.status() if status.is_running}
+
+    def fill(_settings: Settings, services: LocalServices, *_: object, **__: object) -> bool:
+        services.up([*before, "partner"])
+        assert alive().keys() == {*before, "partner"}
+        return True
+
+    monkeypatch.setattr(run, "_fill", fill)
+    try:
+        own.up(before)
+        running = alive()
+        assert CliRunner().invoke(application(), ["run", "--once"]).exit_code == 0
+        assert alive() == running
+    finally:
+        own.down()
 
 
 def test_ports_and_data_survive_a_restart_and_a_taken_port_is_replaced(lone_services: LocalServices) -> None:

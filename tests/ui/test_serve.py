@@ -92,7 +92,6 @@ def test_a_ui_that_cannot_start_says_so(serve: Serve, tmp_path: Path) -> None:
     assert serve(0).wait(timeout=200) != 0
     assert "UIFailed" in said(tmp_path)
     assert "no_such_setting" in said(tmp_path), "the end of the log says why"
-    assert "no_such_setting" in said(tmp_path)
     assert marked(tmp_path / "ui") == []
 
 

@@ -4,6 +4,8 @@ Delta's default log store on a local disk checks for the next version and then r
 believe they committed it. An advisory `flock` per table closes the gap: engines of their own (a classic session in each
 run worker) take it exclusively; the shared engine, inside which Delta arbitrates, takes it shared, so that its writers
 do not wait for each other but never overlap with a foreign process. Object stores need no lock.
+
+It is asked again and again, since `flock` knows no time-out. Nothing has failed meanwhile that `tenacity` could try again.
 """
 
 from __future__ import annotations
