@@ -1,4 +1,4 @@
-"""Was everything there that a partition is made of? Guard of the *Unaligned Fan-In*: it warns, and says what is missing."""
+"""Was everything there that a partition is made of? Guard of both fan-ins: it warns, and says what is missing."""
 
 import dagster as dg
 
@@ -10,8 +10,10 @@ from de_resources.fan_in import COMPLETENESS, MISSING
 _NAMED = 5
 
 
-def fan_in_check(asset: Subject, *, name: str = "inputs_are_complete") -> dg.AssetChecksDefinition:
-    """A check of each partition by what its write has told (`FanIn.metadata`): a warning while an input is missing.
+def fan_in_check(
+    asset: Subject, *, name: str = "inputs_are_complete", pattern: str = "unaligned_fan_in"
+) -> dg.AssetChecksDefinition:
+    """A check of each partition by what its write has told (`FanIn.told`): a warning while an input is missing.
 
     Reads nothing. Metadata: `completeness` and `missing_inputs`, each with why. A write that told nothing is an error.
     """
@@ -38,5 +40,5 @@ def fan_in_check(asset: Subject, *, name: str = "inputs_are_complete") -> dg.Ass
         name,
         key_by_key(judge),
         description="All partitions were there that the partition is made of; it is no approximation.",
-        patterns=["unaligned_fan_in"],
+        patterns=[pattern],
     )

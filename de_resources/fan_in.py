@@ -1,7 +1,7 @@
 """Which inputs of a partition are there, and which are missing, by name. Part of *Unaligned Fan-In*.
 
 Asked of the instance and not of the table: an hour without a single row is there, and an hour that a gate refuses is not,
-though its rows may lie in the table.
+though its rows may lie in the table. *Aligned Fan-In* tells the same of what it did without (`de_resources/gathering.py`).
 """
 
 from __future__ import annotations
@@ -46,14 +46,18 @@ class FanIn:
         return hashlib.blake2b(repr(sorted(self.there.items())).encode(), digest_size=8).hexdigest()
 
     @property
-    def metadata(self) -> dict[str, object]:
-        """What a materialisation tells of it."""
+    def told(self) -> dict[str, object]:
+        """What a materialisation tells people of it."""
         return {
             COMPLETENESS: self.completeness,
             IS_APPROXIMATE: not self.is_complete,
             MISSING: dg.MetadataValue.json(dict(self.missing)),
-            INPUTS: self.digest,
         }
+
+    @property
+    def metadata(self) -> dict[str, object]:
+        """The same with what tells whether other inputs are there by now."""
+        return {**self.told, INPUTS: self.digest}
 
     def of(self, keys: Iterable[str]) -> FanIn:
         """The same of some of the inputs."""
@@ -62,6 +66,12 @@ class FanIn:
             {key: self.there[key] for key in chosen if key in self.there},
             {key: self.missing[key] for key in chosen if key in self.missing},
         )
+
+    def beside(self, other: FanIn) -> FanIn:
+        """The inputs of two assets: a partition that both have is there when it is there of both."""
+        missing = {**other.missing, **self.missing}
+        there = {**other.there, **self.there}
+        return FanIn({key: there[key] for key in there if key not in missing}, missing)
 
 
 def fan_in(instance: dg.DagsterInstance, graph: AssetGraph, source: dg.AssetKey, keys: Sequence[str]) -> FanIn:

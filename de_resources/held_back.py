@@ -75,6 +75,11 @@ def keys_of_step(step: StepExecutionContext) -> list[str]:
     return _KEYS[step]
 
 
+def keys_asked(step: StepExecutionContext) -> list[str]:
+    """The partitions that the run asks the step for, in order, whatever is held back."""
+    return _Run.of(step).keys
+
+
 def leaves_out_held(asset: dg.AssetsDefinition) -> bool:
     """Whether everything that the definition writes says that it leaves out what is held back."""
     return all(spec.metadata.get(HELD) == LEFT_OUT for spec in asset.specs)

@@ -16,6 +16,7 @@ import dagster as dg
 
 from de_assets.filling.units import Unit, units
 from de_resources.errors import PermanentError
+from de_resources.fan_in import MISSING
 from de_resources.gates import passed
 
 _RUNNING = {dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED}
@@ -31,6 +32,7 @@ class Reason(StrEnum):
     FAILED = "its last run failed"
     RUNNING = "it is being computed"
     NOT_PASSED = "a blocking check has not passed on what is there"
+    DONE_WITHOUT = "the partition is there, and was computed without them"
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Waits:
 
     def _gathers(self, unit: Unit, key: dg.AssetKey) -> bool:
         newest = unit.partitions.get_last_partition_key() if unit.partitions else None
-        parents = unit.location.resolve_asset_graph().get(key).parent_keys & unit.parents & self._units.keys()
+        parents = self._parents(unit, key)
         return newest is not None and any(
             self._units[parent].partitions and len(self._read(unit, key, parent, {newest})) > 1 for parent in parents
         )
@@ -102,15 +104,37 @@ class Waits:
         ]
 
     def causes(self, asset: str, partition: str = "") -> list[Cause]:
-        """Why the partition is not there, nearest first; nothing: it is. Raises `NoSuchAsset`, `NoSuchPartition`."""
+        """Why the partition is not there, or what it was done without, nearest first; nothing: it is there and complete.
+
+        Raises `NoSuchAsset`, `NoSuchPartition`.
+        """
         unit, key = self._unit(asset)
         known = unit.partitions.get_partition_keys() if unit.partitions else [""]
         if partition not in known:
             raise NoSuchPartition(asset, partition, known[-1] if known else None)
         if partition in self._there(key):
-            return list(self._not_passed(unit, key, {partition}))
+            return [*self._not_passed(unit, key, {partition}), *self._done_without(unit, key, partition)]
         found = _merged(self._above(unit, key, {partition}, set()))
         return found or list(self._tried(key, {partition})) or [Cause(asset, (partition,), Reason.READY)]
+
+    def _done_without(self, unit: Unit, key: dg.AssetKey, partition: str) -> Iterator[Cause]:
+        """What the newest run of the partition has told that it was missing, and why that is not there now."""
+        wanted = dg.AssetRecordsFilter(key, asset_partitions=[partition] if unit.partitions else None)
+        records = self._instance.fetch_materializations(wanted, limit=1).records
+        told = records[0].asset_materialization if records else None
+        missing = cast("Mapping[str, str]", told.metadata[MISSING].value) if told and MISSING in told.metadata else {}
+        if missing:
+            yield Cause(key.to_user_string(), tuple(missing), Reason.DONE_WITHOUT)
+            read = (
+                (parent, each)
+                for parent in self._parents(unit, key)
+                for each in self._read(unit, key, parent, {partition})
+            )
+            yield from _merged(self._above(unit, key, {partition}, {each for each in read if each[1] not in missing}))
+
+    def _parents(self, unit: Unit, key: dg.AssetKey) -> list[dg.AssetKey]:
+        """What the asset reads of the locations."""
+        return sorted(unit.location.resolve_asset_graph().get(key).parent_keys & unit.parents & self._units.keys())
 
     def _unit(self, asset: str) -> tuple[Unit, dg.AssetKey]:
         key = dg.AssetKey(asset.split("/"))
@@ -122,9 +146,7 @@ class Waits:
         self, unit: Unit, key: dg.AssetKey, keys: set[str], seen: set[tuple[dg.AssetKey, str]]
     ) -> Iterator[Cause]:
         """What is missing above these partitions, or has not passed."""
-        for parent in sorted(
-            unit.location.resolve_asset_graph().get(key).parent_keys & unit.parents & self._units.keys()
-        ):
+        for parent in self._parents(unit, key):
             read = {each for each in self._read(unit, key, parent, keys) if (parent, each) not in seen}
             seen |= {(parent, each) for each in read}
             above, there = self._units[parent], self._there(parent)

@@ -18,6 +18,7 @@ from de_assets.partitions import calendar_now, daily, hours_of_day
 from de_assets.transforms.data_value.distributed_aggregator import cube
 from de_assets.transforms.error_management.dynamic_late_data_integrator import FIRST_COPY, NOT_AHEAD, NOT_TOO_OLD
 from de_checks.contract import contract_check
+from de_checks.fan_in import fan_in_check
 from de_checks.freshness import completeness_check
 from de_checks.publication import publication_check
 from de_checks.quantile_audit import UsualQuantiles
@@ -94,6 +95,7 @@ checks = [
     publication_check(visits_cube_daily),
     # What is held for its rows is judged as staged, and shown there; what is downstream waits for the publication.
     contract_check(visits_cube_daily, blocking=False),
+    fan_in_check(visits_cube_daily, pattern="aligned_fan_in"),
     completeness_check(visits_cube_daily, allowed_delay=timedelta(hours=2)),
     reconciliation_check(visits_cube_daily, steps=FROM_LANDING, beside={"dead": LETTERS}, now=calendar_now),
 ]

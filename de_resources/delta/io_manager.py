@@ -71,6 +71,7 @@ from de_resources.delta.write.stateful_plan import NoOrder, PartitionRun, ReadSt
 from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm
 from de_resources.delta.write.writer import Writer, Writers, writers_of
 from de_resources.errors import PermanentError
+from de_resources.gathering import tell_completeness
 from de_resources.held_back import leave_out, leaves_out_held
 from de_resources.lineage.inputs import read_as
 from de_resources.retries import origin_of
@@ -141,6 +142,8 @@ class DeltaTables(CustomDbIOManager):
         require_input(context)
         if _leaves_out(context):
             leave_out(context)
+        if _step(context) is not None:
+            tell_completeness(context)
         table_slice = self._get_table_slice(context, cast("OutputContext", context.upstream_output))
         with self._db_client.connect(context, table_slice) as connection:
             return self._resolve_handler(DataFrame).load_input(context, table_slice, connection)

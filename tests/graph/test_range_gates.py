@@ -150,6 +150,18 @@ def test_a_day_with_a_bad_hour_waits_and_the_other_days_go_on(
     assert platform.rows("gold/sessions", "event_date").keys() == {FIRST_DAY}
 
 
+@pytest.mark.pattern("aligned_fan_in")
+def test_every_day_says_of_how_many_hours_it_was_made(days: dg.ExecuteInProcessResult) -> None:
+    """Two hours of the first day landed; nothing was asked about the others, and each day says so whatever wrote it."""
+    made = {
+        event.asset_key.to_user_string(): event.materialization for event in days.get_asset_materialization_events()
+    }
+    for name in ("sessions_pending", "visits_cube_daily", "visitor_sketches_daily", "referral_stats", "daily_report"):
+        told = made[f"gold/{name}"].metadata
+        assert (told["completeness"].value, told["is_approximate"].value) == (2 / 24, True), name
+        assert len(told["missing_inputs"].value) == 22, name
+
+
 def test_what_consists_of_bad_partitions_alone_fails_and_says_what_it_waits_for(
     platform: Platform, days: dg.ExecuteInProcessResult
 ) -> None:

@@ -1,4 +1,4 @@
-"""Our job launches theirs through the real webserver; each location goes on while the other is broken, and after a reload."""
+"""Two locations, really served: theirs follows ours by a launch and by data, and lives while the other is broken."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from two_locations import BROKEN, OURS, THEIRS, Locations
+from two_locations import BROKEN, OURS, SECONDS, THEIRS, Locations
+from web_ui import until
 
 pytestmark = [pytest.mark.ui, pytest.mark.pattern("isolated_sequencer")]
 
 MAINTENANCE, REDRAW = "maintenance", "redraw_dashboards"
 DAY = dt.date(2024, 10, 10)
+AUTOMATED = {"dagster/from_automation_condition": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +75,16 @@ def test_our_location_is_broken_and_theirs_goes_on(locations: Locations) -> None
         assert page(locations).exists()
     finally:
         assert locations.code("ours", OURS) == "RepositoryLocation"
+
+
+def test_their_dashboard_follows_by_data_what_ours_has_written(locations: Locations) -> None:
+    assert locations.launch("dashboards", REDRAW).is_success, "it was made before: what follows is about news"
+    page(locations).unlink()
+    with locations.daemon() as daemon:
+        until(lambda: locations.looks("news_from_gold") > 1, SECONDS, daemon.output)
+        assert locations.runs(**AUTOMATED) == [], "no news"
+        assert locations.launch("ours", "write_gold").is_success
+        until(lambda: locations.runs(**AUTOMATED), SECONDS, daemon.output)
+        (theirs,) = locations.runs(**AUTOMATED)
+        assert locations.ended(theirs.run_id).is_success
+    assert "<td>120</td>" in page(locations).read_text()

@@ -21,20 +21,59 @@ load_from:
   - python_file: {relative_path: ours.py, location_name: ours}
   - python_file: {relative_path: theirs.py, location_name: dashboards}
 """
-OURS = """
+PATIENT = """
+import os, time
+from pathlib import Path
+
+@dg.op
+def wait_for_a_file():
+    here = Path(os.environ["DE_HOME"])
+    (here / "waits").touch()
+    while not (here / "go").exists():
+        time.sleep(0.02)
+
+@dg.job(executor_def=dg.in_process_executor)
+def patient():
+    wait_for_a_file()
+"""
+OURS = f"""
 import dagster as dg
 from de_assets.automation.maintenance.nightly import maintenance_job
 from de_assets.automation.maintenance.readers import launch_readers
 from de_assets.resources import resources
+{PATIENT}
+@dg.asset(key=["gold", "visits_cube_daily"])
+def cube() -> None: ...
 
-defs = dg.Definitions(jobs=[maintenance_job([], then=[launch_readers])], resources=resources())
+@dg.asset(key=["gold", "sessions"])
+def sessions() -> None: ...
+
+write_gold = dg.define_asset_job("write_gold", [cube, sessions])
+jobs = [maintenance_job([], then=[launch_readers]), patient, write_gold]
+defs = dg.Definitions([cube, sessions], jobs=jobs, resources=resources(), executor=dg.in_process_executor)
 """
-THEIRS = "from de_assets.dashboards.definitions import defs"
+THEIRS = f"""
+import dagster as dg
+from de_assets.dashboards.definitions import defs
+{PATIENT}
+defs = dg.Definitions.merge(defs, dg.Definitions(jobs=[patient]))
+"""
+NEXT_VERSION = """
+@dg.job
+def of_the_next_version():
+    wait_for_a_file()
+
+defs = dg.Definitions.merge(defs, dg.Definitions(jobs=[of_the_next_version]))
+"""
 BROKEN = "raise ImportError('a package is missing')"
 SECONDS = 120.0
 
 RELOAD = """mutation Reload($name: String!) { reloadRepositoryLocation(repositoryLocationName: $name) {
     __typename ... on WorkspaceLocationEntry { locationOrLoadError { __typename } } } }"""
+
+
+JOBS = """query Jobs($place: RepositorySelector!) { repositoryOrError(repositorySelector: $place) {
+    ... on Repository { jobs { name } } } }"""
 
 
 @dataclass
@@ -48,7 +87,7 @@ class Locations:
     def environment(root: Path, port: int) -> dict[str, str]:
         places = {"DE_HOME": root, "DAGSTER_HOME": root / "dagster", "LAKE_ROOT": root / "lake"}
         named = {name: str(place) for name, place in places.items()}
-        return {**os.environ, **named, "DE_UI": f"http://127.0.0.1:{port}"}
+        return {**os.environ, **named, "DE_UI": f"http://127.0.0.1:{port}", "DE_SENSOR_SECONDS": "1"}
 
     @classmethod
     def served(cls, root: Path) -> Locations:
@@ -71,18 +110,40 @@ class Locations:
         how: str = entry["locationOrLoadError"]["__typename"]
         return how
 
+    def jobs(self, location: str) -> set[str]:
+        """The jobs that the webserver knows of a location."""
+        place = {"repositoryLocationName": location, "repositoryName": "__repository__"}
+        return {job["name"] for job in self.web.ask(JOBS, place=place)["repositoryOrError"]["jobs"]}
+
+    def daemon(self) -> DagsterProcess:
+        """The daemon over both."""
+        environment = self.environment(self.root, int(self.web.url.rsplit(":", 1)[1]))
+        return DagsterProcess(["dagster._daemon", "run", "-w", str(self.root / "workspace.yaml")], environment)
+
+    def looks(self, sensor: str) -> int:
+        """How often the daemon has evaluated a sensor."""
+        with dg.DagsterInstance.from_config(str(self.root / "dagster")) as instance:
+            states = [each for each in instance.all_instigator_state() if each.name == sensor]
+            return sum(len(instance.get_ticks(each.instigator_origin_id, each.selector_id)) for each in states)
+
     def launch(self, location: str, job: str) -> dg.DagsterRun:
         """The run, once it has ended."""
+        return self.ended(self.begin(location, job))
+
+    def begin(self, location: str, job: str) -> str:
+        """Launch a run; its identity."""
         names = {"repositoryLocationName": location, "repositoryName": "__repository__", "pipelineName": job}
-        return self._ended(self.web.ask(LAUNCH, params={"selector": names, "mode": "default", "runConfigData": {}}))
+        params = {"selector": names, "mode": "default", "runConfigData": {}}
+        return self._launched(self.web.ask(LAUNCH, params=params))
 
     def again(self, run: dg.DagsterRun) -> dg.DagsterRun:
         """Its re-execution from failure, as the UI's button asks for it."""
-        return self._ended(self.web.ask(AGAIN, params={"parentRunId": run.run_id, "strategy": "FROM_FAILURE"}))
+        params = {"parentRunId": run.run_id, "strategy": "FROM_FAILURE"}
+        return self.ended(self._launched(self.web.ask(AGAIN, params=params)))
 
-    def runs(self, job: str) -> list[dg.DagsterRun]:
+    def runs(self, job: str | None = None, **tags: str) -> list[dg.DagsterRun]:
         with dg.DagsterInstance.from_config(str(self.root / "dagster")) as instance:
-            return list(instance.get_runs(dg.RunsFilter(job_name=job)))
+            return list(instance.get_runs(dg.RunsFilter(job_name=job, tags=tags)))
 
     def steps(self, run: dg.DagsterRun) -> dict[str, str]:
         """How each step of a run ended."""
@@ -107,7 +168,7 @@ class Locations:
             until(lambda: run().is_finished, SECONDS, self.web.process.output)
             return run()
 
-    def _ended(self, answer: dict[str, Any]) -> dg.DagsterRun:
+    def _launched(self, answer: dict[str, Any]) -> str:
         (launched,) = answer.values()
         assert launched["__typename"] == "LaunchRunSuccess", launched
-        return self.ended(launched["run"]["runId"])
+        return str(launched["run"]["runId"])

@@ -73,6 +73,7 @@ def fan_in_sensor(
     *,
     deadline: timedelta,
     now: Clock = utc_now,
+    seconds: int = 60,
     description: str,
 ) -> dg.SensorDefinition:
     """A sensor that requests partitions of `asset` from those of `source` within their time; `deadline` after they end.
@@ -85,7 +86,7 @@ def fan_in_sensor(
         name=name,
         description=description,
         target=dg.AssetSelection.assets(asset),
-        minimum_interval_seconds=60,
+        minimum_interval_seconds=seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         tags=pattern_tags("unaligned_fan_in"),
     )

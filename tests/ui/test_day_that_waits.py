@@ -1,0 +1,133 @@
+"""Days of 24 hours under the real webserver and daemon: one waits for the hour that failed, a report goes out without it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from web_ui import LAUNCH, METADATA, DagsterProcess, WebUI, entry, free_port, until
+
+pytestmark = pytest.mark.ui
+
+LOCATION = Path(__file__).with_name("gathering_location.py")
+INSTANCE = """
+telemetry: {enabled: false}
+run_launcher: {module: de_resources.launcher, class: ForkingRunLauncher}
+run_coordinator: {module: dagster._core.run_coordinator, class: QueuedRunCoordinator, config: {dequeue_interval_seconds: 1}}
+compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}
+"""
+SECONDS = 120.0
+FIRST, SECOND = "2026-01-05", "2026-01-06"
+MADE = "assetMaterializations(partitions: $partitions) { partition " + METADATA + " }"
+TOLD = "assetObservations(partitions: $partitions) { description " + METADATA + " }"
+VERDICTS = """query Verdicts($key: AssetKeyInput!, $partition: String!) { assetCheckExecutions(
+    assetKey: $key, checkName: "inputs_are_complete", partition: $partition, limit: 9) {
+    evaluation { success severity description } } }"""
+RUN = """query Run($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"""
+
+
+def hour(day: str, number: int) -> str:
+    return f"{day}-{number:02d}:00"
+
+
+class World:
+    """Webserver and daemon over the location, and the clock of its deadlines."""
+
+    def __init__(self, root: Path, web: WebUI, daemon: DagsterProcess, instance: dg.DagsterInstance) -> None:
+        self.root, self.web, self.daemon, self.instance = root, web, daemon, instance
+
+    def wind(self, moment: str) -> None:
+        draft = self.root / "clock.new"
+        draft.write_text(f"{datetime.fromisoformat(moment).isoformat()}+00:00")
+        draft.replace(self.root / "clock")
+
+    def click(self, first: str, last: str) -> str:
+        """Launch hours in the UI; how the run ended."""
+        ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+        named = {"dagster/partition": first} if first == last else ends
+        tags = [{"key": key, "value": value} for key, value in named.items()]
+        location = {"repositoryLocationName": LOCATION.name, "repositoryName": "__repository__"}
+        selector = {**location, "pipelineName": "__ASSET_JOB", "assetSelection": [{"path": ["silver", "sales"]}]}
+        params = {"selector": selector, "mode": "default", "runConfigData": {}, "executionMetadata": {"tags": tags}}
+        launched = self.web.ask(LAUNCH, params=params)["launchPipelineExecution"]
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        run = launched["run"]["runId"]
+        self.until(lambda: self.status(run) in ("SUCCESS", "FAILURE"))
+        return self.status(run)
+
+    def status(self, run: str) -> str:
+        status: str = self.web.ask(RUN, id=run)["runOrError"]["status"]
+        return status
+
+    def made(self, asset: str, day: str) -> list[dict[str, Any]]:
+        """The day's materialisations, newest first."""
+        found: list[dict[str, Any]] = self.web.asset(asset, MADE, partitions=[day])["assetMaterializations"]
+        return found
+
+    def told(self, asset: str, day: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.web.asset(asset, TOLD, partitions=[day])["assetObservations"]
+        return found
+
+    def verdicts(self, asset: str, day: str) -> list[dict[str, Any]]:
+        answer = self.web.ask(VERDICTS, key={"path": asset.split("/")}, partition=day)["assetCheckExecutions"]
+        return [each["evaluation"] for each in answer if each["evaluation"]]
+
+    def looks(self) -> dict[str, int]:
+        """How often the daemon has evaluated each sensor."""
+        states = self.instance.all_instigator_state()
+        return {each.name: len(self.instance.get_ticks(each.instigator_origin_id, each.selector_id)) for each in states}
+
+    def look_again(self, sensor: str) -> None:
+        """Wait until a look at what is there now has begun and ended."""
+        before = self.looks()[sensor]
+        self.until(lambda: self.looks()[sensor] >= before + 2)
+
+    def until(self, condition: Callable[[], object]) -> None:
+        until(condition, SECONDS, self.daemon.output)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    root = tmp_path_factory.mktemp("gathering")
+    (root / "dagster").mkdir()
+    (root / "dagster" / "dagster.yaml").write_text(INSTANCE)
+    places = {"DE_HOME": root, "DAGSTER_HOME": root / "dagster", "GATHERING_ROOT": root}
+    environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
+    port = free_port()
+    web = ["dagster_webserver", "-f", str(LOCATION), "-h", "127.0.0.1", "-p", str(port)]
+    # Made before the others start: two processes at once cannot make it.
+    with dg.DagsterInstance.from_config(str(root / "dagster")) as instance:
+        (root / "clock").write_text("2026-01-05T12:00:00+00:00")
+        with (
+            DagsterProcess(web, environment) as webserver,
+            DagsterProcess(["dagster._daemon", "run", "-f", str(LOCATION)], environment) as daemon,
+        ):
+            ui = WebUI(port, webserver)
+            until(ui.answers, SECONDS, webserver.output)
+            yield World(root, ui, daemon, instance)
+
+
+@pytest.mark.pattern("aligned_fan_in")
+def test_a_day_names_the_hour_that_failed_and_is_computed_once_when_that_one_was_rerun_alone(world: World) -> None:
+    (world.root / "breaks").write_text(hour(FIRST, 7))
+    assert world.click(hour(FIRST, 7), hour(FIRST, 7)) == "FAILURE"
+    assert world.click(hour(FIRST, 0), hour(FIRST, 6)) == "SUCCESS"
+    assert world.click(hour(FIRST, 8), hour(FIRST, 23)) == "SUCCESS"
+    named = f"Waits for silver/sales {hour(FIRST, 7)}: its last run failed"
+    world.until(lambda: any(each["description"].startswith(named) for each in world.told("gold/per_day", FIRST)))
+    assert world.made("gold/per_day", FIRST) == [], "23 hours are no day"
+
+    (world.root / "breaks").unlink()
+    assert world.click(hour(FIRST, 7), hour(FIRST, 7)) == "SUCCESS"
+    world.until(lambda: world.made("gold/per_day", FIRST))
+    world.look_again("cascade")
+    (day,) = world.made("gold/per_day", FIRST)
+    assert entry(day, "completeness")["floatRepr"] == "1.0"
+    assert [each["success"] for each in world.verdicts("gold/per_day", FIRST)] == [True]
+    asked = world.instance.get_runs(dg.RunsFilter(tags={"dagster/from_automation_condition": "true"}))
+    assert len(asked) == 1, "once, with its last hour"
