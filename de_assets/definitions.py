@@ -5,7 +5,7 @@ import dagster as dg
 from de_assets import automation, bronze, gold, serving, silver, staging
 from de_assets.automation.alerting.alerting import Alerting
 from de_assets.automation.lag import lag_checks, lag_schedule
-from de_assets.automation.sla import datasets, keys_of, promises, sla_checks
+from de_assets.automation.sla import datasets, keys_of, sla_checks, watched
 from de_assets.contract_versions import require_accepted
 from de_assets.graph_assets import assets
 from de_assets.late_promises import require_late_promises
@@ -14,7 +14,7 @@ from de_resources.observatory.link import linked
 from de_resources.settings import Settings
 
 lags = lag_checks(assets)
-alerting = Alerting(promises=promises(assets), keys_of=keys_of(assets), assets=datasets(assets))
+alerting = Alerting(promises=watched(assets), keys_of=keys_of(assets), assets=datasets(assets))
 slas = sla_checks(assets)
 checks = [*bronze.checks, *silver.checks, *gold.checks, *serving.checks, *staging.checks, *lags, *slas]
 

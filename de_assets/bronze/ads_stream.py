@@ -10,10 +10,12 @@ from pyspark.sql import DataFrame
 from de_assets.automation.triggers.polling import poll, unread_by_stream
 from de_assets.contracts.ads import AdsStream
 from de_assets.dataset import dataset, reads
+from de_assets.partitions import calendar_end
 from de_assets.sources.systems import ADS_TOPIC
 from de_assets.sources.topics import ADS
 from de_assets.transforms.error_management.ad_parser import parse_ads
 from de_checks.contract import contract_check
+from de_checks.freshness import TopicRecords, flow_check
 from de_resources.contract import Contract
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.kafka import KafkaBroker
@@ -39,5 +41,14 @@ def understood_or_explained(records: DataFrame) -> DataFrame:
     return parse_ads(placed(records), "payload").select(*Contract.of(AdsStream).column_names)
 
 
-checks = [contract_check(ads_stream, blocking=False)]
+checks = [
+    contract_check(ads_stream, blocking=False),
+    flow_check(
+        dg.AssetSpec(ADS_TOPIC),
+        TopicRecords(ADS),
+        name="records_keep_coming",
+        promise=Contract.of(AdsStream).freshness,
+        ends=calendar_end,
+    ),
+]
 polls = [poll(ads_stream, "*/5 * * * *", unread_by_stream(ads_stream, ADS), resources=["broker", "lake"])]

@@ -14,10 +14,11 @@ from pyspark.sql import functions as F
 from de_assets.automation.pipelines import LANDING
 from de_assets.contracts.visits import CONCEIVABLE, LegacyVisits
 from de_assets.dataset import dataset
-from de_assets.partitions import hourly
+from de_assets.partitions import calendar_end, hourly
 from de_assets.sources.systems import LEGACY_VISITS_RELATION, LEGACY_VISITS_TABLE
 from de_assets.transforms.error_management.filter_interceptor import intercept
 from de_checks.contract import contract_check
+from de_checks.freshness import Commits, flow_check
 from de_checks.keys import unique_key_check
 from de_checks.rejections import rejection_check
 from de_resources.delta.observed_frame import ObservedFrame
@@ -71,4 +72,10 @@ def as_landed(increment: DataFrame) -> DataFrame:
     )
 
 
-checks = [contract_check(legacy_visits), unique_key_check(legacy_visits), rejection_check(legacy_visits)]
+checks = [
+    contract_check(legacy_visits),
+    unique_key_check(legacy_visits),
+    rejection_check(legacy_visits),
+    # Hours that brought nothing are materialised like any other: that the database gets no rows is seen by what is committed.
+    flow_check(legacy_visits, Commits(), name="rows_keep_coming", ends=calendar_end),
+]

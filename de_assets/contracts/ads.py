@@ -1,5 +1,7 @@
 """Advertisements as they were shown on pages, and visits with what was shown after them."""
 
+from datetime import timedelta
+
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
@@ -38,6 +40,8 @@ class AdsStream(ContractModel):
             "owner": OWNER,
             "key": ["topic_partition", "topic_offset"],
             "rules": {"understood_or_explained": "(error IS NULL) = (showing_id IS NOT NULL)"},
+            # Shown when a page is: as seldom as visits come, and a page, which is the key, may have none for half a day.
+            "freshness": {"column": "append_time", "silence": timedelta(hours=12)},
         }
 
 

@@ -1,5 +1,7 @@
 """Devices: the provider's dump, and the current reference set with soft deletes."""
 
+from datetime import timedelta
+
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
@@ -26,7 +28,8 @@ class BronzeDevices(DeviceColumns):
         """The dump has no change column."""
 
         name = "bronze.devices"
-        metadata = {"owner": OWNER, "key": ["type", "version"]}
+        # A dump a day; a quarter of one it may be late.
+        metadata = {"owner": OWNER, "key": ["type", "version"], "freshness": {"silence": timedelta(hours=30)}}
 
 
 class Devices(DeviceColumns):

@@ -266,6 +266,7 @@ class LegacyVisits(LegacyColumns):
             "owner": "team:legacy",
             "key": ["visit_id"],
             "partitioned_by": ["ingestion_hour"],
+            "freshness": {"silence": timedelta(days=1)},
             "rules": {
                 "hour_is_that_of_ingestion": "ingestion_hour = date_trunc('HOUR', ingestion_time)",
                 **CONCEIVABLE,

@@ -24,7 +24,7 @@ class MissingPartitions:
 
 
 def missing_partitions(
-    instance: dg.DagsterInstance, now: datetime, promised: Mapping[str, Sla], assets: Mapping[str, dg.AssetSpec]
+    instance: dg.DagsterInstance, now: datetime, promised: Mapping[str, Sla | None], assets: Mapping[str, dg.AssetSpec]
 ) -> list[MissingPartitions]:
     """The partitions that should be there by `Sla.ready_within` and were never materialised, one entry for each dataset.
 
@@ -33,7 +33,9 @@ def missing_partitions(
     they read: a key whose input with time partitions is not there either waits for its source (event time), any other one for
     the platform (processing time). Reads the instance's list of materialised keys; no engine, no table.
     """
-    found = (_missing(instance, now, assets[name], sla, assets) for name, sla in promised.items() if name in assets)
+    found = (
+        _missing(instance, now, assets[name], sla, assets) for name, sla in promised.items() if sla and name in assets
+    )
     return [each for each in found if each is not None]
 
 

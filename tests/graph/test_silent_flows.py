@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from de_assets.automation.triggers.watch import WATCH, standing, watch
+from de_assets.definitions import defs
 from de_checks.freshness import (
     Commits,
     LandedFolders,
@@ -25,6 +26,7 @@ from de_checks.freshness import (
 )
 from de_checks.freshness.commits import NotAPart
 from de_checks.freshness.flow import NoPromise
+from de_checks.patterns import STANDING
 from de_resources.contract.freshness import Freshness
 from de_resources.heartbeat import Heartbeat
 from de_resources.lake import Lake
@@ -464,3 +466,25 @@ class TestHeartbeat:
         assert world.verdict().passed, "it ended in order"
         heart.stop()
         assert world.verdict().passed
+
+
+NOT_WATCHED = {
+    "sources/access_log": "a person hands it over; what is landed of it is watched",
+    "sources/users_table": "what changes in it is relayed; its heart and its lag are watched",
+    "sources/features_topic": "a release comes when there is one: nobody can say how soon, and its reader's lag is watched",
+}
+
+
+def test_every_source_of_the_graph_is_watched_or_excused_by_name() -> None:
+    """At the source itself, or at the bronze table that is all it is read into."""
+    graph = defs.resolve_asset_graph()
+    watched = {
+        key.asset_key
+        for key in graph.asset_check_keys
+        if graph.get_check_spec(key).metadata.get(STANDING)
+        and "pattern/flow_interruption_detector" in graph.get_check_spec(key).metadata
+    }
+    sources = {spec.key for spec in defs.resolve_all_asset_specs() if spec.key.path[0] == "sources"}
+    places = {key: {key, *(c for c in graph.get(key).child_keys if c.path[0] == "bronze")} for key in sources}
+    silent = {key.to_user_string() for key, at in places.items() if not at & watched}
+    assert silent == NOT_WATCHED.keys()

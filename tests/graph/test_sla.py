@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,8 +13,12 @@ import dagster as dg
 import pytest
 from instances import silent_instance
 
-from de_checks.sla import deadline_check, duration_check, overdue_steps
-from de_checks.sla.duration import LEAST_RUNS
+from de_assets.automation.sla import sla_checks, watched
+from de_assets.catalogue import load_locations
+from de_assets.definitions import alerting
+from de_checks.sla import deadline_check, duration_check, missing_partitions, overdue_steps, step_duration_check
+from de_checks.sla.duration import LEAST_RUNS, NAME
+from de_checks.sla.running import limit_of
 from de_resources.contract.sla import Sla
 
 pytestmark = pytest.mark.pattern("sla_misses_detector")
@@ -30,6 +34,7 @@ class World:
     instance: dg.DagsterInstance
     sla: Sla | None = None
     work: list[Any] = field(default_factory=list)
+    make: Callable[[dg.AssetsDefinition, Sla | None], dg.AssetChecksDefinition] = duration_check
 
     def __post_init__(self) -> None:
         @dg.asset(
@@ -45,14 +50,14 @@ class World:
         self.asset = sales
 
     def run(self, first: str, last: str | None = None, **tags: str) -> list[dg.AssetCheckEvaluation]:
-        check = duration_check(self.asset, self.sla)
+        check = self.make(self.asset, self.sla)
         span = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last or first}
         done = dg.materialize([self.asset, check], instance=self.instance, tags={**span, **tags})
         return done.get_asset_check_evaluations()
 
     def judge_again(self, day: str, **tags: str) -> dg.AssetCheckEvaluation:
         """The check alone, as a person executes it."""
-        check = duration_check(self.asset, self.sla)
+        check = self.make(self.asset, self.sla)
         everything = dg.Definitions([self.asset], asset_checks=[check]).resolve_implicit_global_asset_job_def()
         alone = everything.get_subset(asset_selection=set(), asset_check_selection=set(check.check_keys))
         done = alone.execute_in_process(instance=self.instance, partition_key=day, tags=tags)
@@ -191,3 +196,66 @@ def test_a_deadline_knows_whose_fault_it_is_and_forgets_it_not(instance: dg.Dags
     next_one = verdict(yesterday, promise)
     assert next_one["passed"], "its source delivers in time again"
     assert "sla/fault" not in next_one
+
+
+NOT_WATCHED = {
+    "dashboards/daily_traffic": "another team's code location, which imports nothing of this one and promises nothing",
+}
+TOLD_BY = {
+    # Outputs of one step take as long as each other: one of them tells it.
+    "bronze/visits_dead_letter": "bronze/visits",
+    "serving/daily_traffic": "serving/daily_traffic_by_country",
+    "silver/visits_late": "silver/visits",
+    "silver/visits_live": "silver/visits_live_state",
+    "silver/visits_live_dead_letter": "silver/visits_live_state",
+    "silver/visits_live_late": "silver/visits_live_state",
+}
+
+
+def test_every_asset_is_watched_or_excused_by_name() -> None:
+    """Checks for what has ended, the alerts for what hangs: of each asset that a location can materialise."""
+    graphs = [location.resolve_asset_graph() for location in load_locations()]
+    assets = {key.to_user_string() for graph in graphs for key in graph.materializable_asset_keys}
+    timed = {k.asset_key.to_user_string() for graph in graphs for k in graph.asset_check_keys if k.name == NAME}
+    assert assets - timed == NOT_WATCHED.keys() | TOLD_BY.keys()
+    assert timed == set(alerting.promises), "what hangs is told of the same assets"
+    for told, by in TOLD_BY.items():
+        steps = [
+            {s.key.to_user_string() for s in d.specs} for graph in graphs for d in graph.assets_defs if not d.can_subset
+        ]
+        assert by in timed
+        assert any({told, by} <= step for step in steps), f"{told} can be written without {by}"
+
+
+def test_an_asset_without_a_promise_has_one_verdict_for_a_run_and_a_limit_by_its_own_history(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three quick runs over ten days each, then a slow one: a warning. What hangs is measured by the same history."""
+    monkeypatch.setattr("de_checks.sla.duration.LEAST_RUNS", 3)
+    monkeypatch.setattr("de_checks.sla.duration.FLOOR", timedelta(seconds=0.1))
+    world = World(instance, make=lambda asset, _sla: step_duration_check(asset))
+    assert limit_of(instance, "gold/sales", None) is None, "of what never ran nobody knows"
+    for _ in range(3):
+        (found,) = world.run("2026-01-01", "2026-01-10")
+        assert (found.passed, told(found)["sla/partitions"]) == (True, 10)
+    usual = limit_of(instance, "gold/sales", None)
+    assert usual is not None
+    assert (usual[0] < 1, usual[1]) == (True, False)
+    world.work = [lambda: time.sleep(1.5)]
+    (slow,) = world.run("2026-01-01")
+    assert (slow.passed, slow.severity) == (False, dg.AssetCheckSeverity.WARN)
+    (accepted,) = [world.judge_again("2026-01-01", **{"de/duration_accepted": "twice the shops"})]
+    assert (accepted.passed, told(accepted)["sla/run"]) == (True, told(slow)["sla/run"])
+    assert missing_partitions(instance, datetime.now(UTC), {"gold/sales": None}, {}) == [], "nothing is promised"
+
+
+def test_a_promise_is_judged_by_partition_and_an_output_without_one_is_told_by_its_neighbour() -> None:
+    @dg.multi_asset(specs=[dg.AssetSpec("left"), dg.AssetSpec("right")])
+    def both() -> tuple[None, None]: ...
+
+    @dg.multi_asset(specs=[dg.AssetSpec("one"), dg.AssetSpec("other")], can_subset=True)
+    def either() -> tuple[None, None]: ...
+
+    assert watched([both, either, dg.AssetSpec("outside")]) == {"right": None, "one": None, "other": None}
+    checked = {key.asset_key.to_user_string() for check in sla_checks([both, either]) for key in check.check_keys}
+    assert checked == {"right", "one", "other"}

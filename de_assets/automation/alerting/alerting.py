@@ -30,8 +30,8 @@ class Alerting:
 
     home: Path | None = None
     sinks: Mapping[str, AlertSink] | None = None
-    promises: Mapping[str, Sla] = field(default_factory=dict)
-    """By asset, how long its steps may take."""
+    promises: Mapping[str, Sla | None] = field(default_factory=dict)
+    """By asset, how long its steps may take; None: as long as they usually do."""
     keys_of: Callable[[str, dg.DagsterRun], int] = lambda _asset, _run: 1
     """How many partitions of an asset a run writes."""
     assets: Mapping[str, dg.AssetSpec] = field(default_factory=dict)
