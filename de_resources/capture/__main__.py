@@ -22,6 +22,7 @@ from confluent_kafka import KafkaException
 
 from de_resources.capture.relay import Capture, Fenced
 from de_resources.capture.slot import status
+from de_resources.capture.snapshot_pace import SnapshotTooLong
 from de_resources.capture.source import CaptureSource, heart_of
 from de_resources.errors import PlatformError
 from de_resources.heartbeat import Heartbeat
@@ -30,6 +31,8 @@ from de_resources.postgres import PostgresDatabase, RelationMissing
 
 LOOPBACK = "127.0.0.1"
 _FIRST_PAUSE, _LONGEST_PAUSE, _FENCED_PAUSE = 0.2, 30.0, 10.0
+_TOO_LONG_PAUSE = 3_600.0
+"""A snapshot that cannot end reads whole tables for nothing, each time."""
 # A pause is about a fifth of the time that it has been failing: who comes back is soon noticed, who stays away is left alone.
 _LONGER = 1.25
 log = logging.getLogger("capture")
@@ -91,6 +94,8 @@ def keep_relaying(source: CaptureSource, stopping: Event, said: dict[str, str]) 
             Capture(PostgresDatabase(), KafkaBroker(), source).run(stopping.is_set, started)
         except Fenced as end:
             now, wait = f"waiting: {end}", _FENCED_PAUSE
+        except SnapshotTooLong as end:
+            now, wait = f"waiting: {end}", _TOO_LONG_PAUSE
         except (RelationMissing, TopicMissing) as failure:
             # Before the first row there is nothing to miss; afterwards, there is.
             word = "waiting" if _has_begun(source) else "expecting"

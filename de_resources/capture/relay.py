@@ -33,6 +33,7 @@ from de_resources.capture.envelope import (
 from de_resources.capture.history import identify
 from de_resources.capture.pgoutput import Begin, Commit, Decoder, Message, Relation, RowChange, Truncate
 from de_resources.capture.position import reached
+from de_resources.capture.snapshot_pace import SnapshotPace, SnapshotTooLong
 from de_resources.capture.source import CaptureSource, heart_of
 from de_resources.errors import PermanentError, TransientError
 from de_resources.heartbeat import Heartbeat, beating
@@ -47,8 +48,13 @@ EVENT_TIME = "event_time"
 _BATCH = 2_000
 _IDLE_SECONDS = 0.2
 _ANSWER_SECONDS = 30.0
+_TRANSACTION_SECONDS = 600.0
+"""For a transaction of the relay. One that a relay left open keeps readers waiting until the next relay, or for so long."""
 _PUBLICATION_SECONDS = 10.0
 """How often a relay looks whether its tables are still published: the log of one that is not says nothing."""
+_ESTIMATE = (
+    "SELECT coalesce(sum(greatest(reltuples, 0)), 0)::bigint FROM pg_class WHERE oid = ANY(%s::text[]::regclass[])"
+)
 _PRIMARY_KEY = """
     SELECT a.attname FROM pg_index i, unnest(i.indkey) WITH ORDINALITY AS k(number, place)
     JOIN pg_attribute a ON a.attnum = k.number
@@ -95,13 +101,15 @@ class Fenced(PermanentError):
 class Capture:
     """One run of the relay. `run` ends when `stop` says so, and raises when database, broker or slot fail.
 
-    Raises what `slot` raises, and `AnotherDatabase`, `TopicMadeAnew`, `NoPrimaryKey`, `TopicMissing`, `Fenced`; psycopg2's and
-    Kafka's own errors where a connection breaks. After any of them a new run goes on where this one was.
+    Raises what `slot` raises, and `AnotherDatabase`, `TopicMadeAnew`, `NoPrimaryKey`, `TopicMissing`, `SnapshotTooLong`,
+    `Fenced`; psycopg2's and Kafka's own errors where a connection breaks. After any of them a new run goes on where this one
+    was. `clock` tells how long a snapshot takes.
     """
 
     database: PostgresDatabase
     broker: KafkaBroker
     source: CaptureSource
+    clock: Callable[[], float] = time.monotonic
     _keys: dict[Relation, tuple[str, ...]] = field(default_factory=dict)
     _headers: list[tuple[str, str | bytes | None]] = field(default_factory=list)
 
@@ -113,7 +121,8 @@ class Capture:
         self.broker.check()
         self._require_history()
         producer = self._producer()
-        self._ensure_snapshot(producer)
+        if self._ensure_snapshot():  # with a producer of its own, which fenced this one
+            producer = self._producer()
         with closing(self.database.open(replication=True)) as replication, replication.cursor() as stream:
             self._start(stream)
             started()
@@ -133,13 +142,13 @@ class Capture:
                 )
         self._headers = history.id.headers
 
-    def _producer(self) -> Producer:
+    def _producer(self, transaction_seconds: float = _TRANSACTION_SECONDS) -> Producer:
         """Transactional: a second producer with the identity of this one makes the first one fail."""
         producer = Producer(
             {
                 **self.broker.client_config(),
                 "transactional.id": f"capture-{self.source.name}",
-                "transaction.timeout.ms": 600_000,
+                "transaction.timeout.ms": int(transaction_seconds * 1000),
                 "linger.ms": 0,
                 "compression.type": "lz4",
                 "log_level": 0,
@@ -148,12 +157,12 @@ class Capture:
         producer.init_transactions(_ANSWER_SECONDS)
         return producer
 
-    def _ensure_snapshot(self, producer: Producer) -> None:
-        """Publication and slot; the rows from before the slot, once, in one Kafka transaction."""
+    def _ensure_snapshot(self) -> bool:
+        """Publication and slot; the rows from before the slot, once, in one Kafka transaction. Whether they were taken now."""
         with slot.exclusively(self.database, self.source):
-            self._make_slot(producer)
+            return self._make_slot()
 
-    def _make_slot(self, producer: Producer) -> None:
+    def _make_slot(self) -> bool:
         with self.database.connect() as session, session.cursor() as asked:
             slot.ensure_publication(asked, self.database, self.source)
         topic = Topic(self.broker.client_config(), self.source.topic).identity()
@@ -161,17 +170,39 @@ class Capture:
             if delivered.topic not in (None, topic):
                 raise TopicMadeAnew(self.source)
             slot.mark_delivered(self.database, self.source, topic)
-            return
+            return False
         position, there = reached(self.broker.client_config(), self.source.topic).position, self._status()
         if there is not None and (position is None or position.commit_lsn < there.confirmed_lsn - 1):
             slot.forget_slot(self.database, self.source)  # it died before its snapshot had arrived
             there = None
         if there is None:
-            with slot.exported_snapshot(self.database, self.source) as (lsn, session):
-                # Ahead of a transaction that commits exactly at the slot's first position.
-                count = self._deliver(producer, self._snapshot(session, lsn - 1))
-                log.info("snapshot of %d rows delivered", count)
+            self._deliver_snapshot()
         slot.mark_delivered(self.database, self.source, topic)
+        return there is None
+
+    def _deliver_snapshot(self) -> None:
+        """Make the slot, and deliver the rows from before it in as much time as the broker gives to a transaction."""
+        seconds = self.broker.longest_transaction() or _TRANSACTION_SECONDS
+        producer = self._producer(seconds)
+        try:
+            with slot.exported_snapshot(self.database, self.source) as (lsn, session):
+                pace = SnapshotPace(self.source, seconds - _ANSWER_SECONDS, _estimated_rows(session, self.source))
+                # Ahead of a transaction that commits exactly at the slot's first position.
+                count = self._deliver(producer, self._at_pace(self._snapshot(session, lsn - 1), pace))
+        except SnapshotTooLong:
+            producer.abort_transaction(_ANSWER_SECONDS)
+            slot.forget_slot(self.database, self.source)  # or it would keep log until the next attempt
+            raise
+        log.info("snapshot of %d rows delivered", count)
+
+    def _at_pace(self, snapshot: Iterator[ChangeRecord], pace: SnapshotPace) -> Iterator[ChangeRecord]:
+        began, count = self.clock(), 0
+        for record in snapshot:
+            if count % _BATCH == 0:
+                pace.require(count, self.clock() - began)
+            yield record
+            count += 1
+        pace.require(count, self.clock() - began)
 
     def _snapshot(self, session: connection, lsn: int) -> Iterator[ChangeRecord]:
         origin, sequence = TransactionOrigin(lsn, datetime.now(UTC), tx_id=0), 0
@@ -315,6 +346,14 @@ class _Transactions:
             self._sequence = record.position.sequence + 1
             if self._known is None or record.position > self._known:
                 self._current.append(record)
+
+
+def _estimated_rows(session: connection, source: CaptureSource) -> int:
+    """Rows of the tables, as the database's statistics have them; without those of tables that it has not looked at yet."""
+    with session.cursor() as asked:
+        asked.execute(_ESTIMATE, (list(source.tables),))
+        ((rows,),) = asked.fetchall()
+    return int(rows)
 
 
 def _relation(session: connection, table: str) -> Relation:

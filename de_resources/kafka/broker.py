@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import dagster as dg
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pydantic import Field, SecretStr
 
 from de_resources.kafka.errors import START_IT, BrokerMisconfigured
@@ -18,6 +18,7 @@ from de_resources.settings import Settings
 __all__ = ["BrokerMisconfigured", "KafkaBroker", "ServiceUnavailable", "TopicSpec"]
 
 ANSWER_SECONDS = 5.0
+_LONGEST_TRANSACTION = "transaction.max.timeout.ms"
 _LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
@@ -90,6 +91,20 @@ class KafkaBroker(dg.ConfigurableResource):
             raise ServiceUnavailable(
                 "kafka", config["bootstrap.servers"], f"{error.args[0].str()}; {START_IT}"
             ) from error
+
+    def longest_transaction(self) -> float | None:
+        """The seconds that every broker of the cluster grants to a transaction; longer ones it aborts.
+
+        None where this client may not ask for its settings, or nobody answers.
+        """
+        admin = AdminClient({**self.client_config(), "log_level": "0"})
+        try:
+            brokers = admin.list_topics(timeout=ANSWER_SECONDS).brokers
+            settings = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
+            asked = admin.describe_configs(settings, request_timeout=ANSWER_SECONDS)
+            return min(float(told.result()[_LONGEST_TRANSACTION].value) / 1000 for told in asked.values())
+        except (KafkaException, KeyError, ValueError):
+            return None
 
     def reachable(self) -> bool:
         """Whether the broker answers within five seconds."""

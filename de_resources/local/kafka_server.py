@@ -116,6 +116,8 @@ _SINGLE_NODE = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "3",
+    # The first snapshot of a capture is one transaction: six hours, and not a quarter of one.
+    "transaction.max.timeout.ms": "21600000",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from random import Random
 from threading import Event, Thread
 from typing import Any
@@ -31,6 +32,7 @@ from de_resources.capture.__main__ import keep_relaying
 from de_resources.capture.position import ForeignRecord, reached
 from de_resources.capture.relay import NoPrimaryKey, SlotInUse
 from de_resources.capture.slot import exclusively
+from de_resources.capture.snapshot_pace import SnapshotTooLong
 from de_resources.capture.source import heart_of
 from de_resources.heartbeat import last_beat
 from de_resources.kafka import KafkaBroker
@@ -309,6 +311,23 @@ def test_a_slot_whose_snapshot_never_arrived_is_made_anew(world: World, relaying
     snapshot = world.changes()
     assert [c["op"] for c in snapshot] == ["t", "r", "r", "r"]
     assert [c["after"]["id"] for c in snapshot[1:]] == [1, 2, 3]
+
+
+def test_a_snapshot_that_does_not_end_in_time_leaves_nothing_and_is_taken_once_there_is_time(
+    world: World, relaying: Callable[[], None]
+) -> None:
+    assert KafkaBroker().longest_transaction() == 6 * 3_600
+    world.execute("INSERT INTO {} (id) VALUES (1), (2)")
+    hours = count(0, 3_600 * 6)  # the first look at the clock, and one six hours later
+    capture = Capture(PostgresDatabase(), KafkaBroker(), world.source, clock=lambda: float(next(hours)))
+    with pytest.raises(SnapshotTooLong, match="tried again after an hour"):
+        capture.run(lambda: False)
+    assert status(PostgresDatabase(), world.source) is None, "no log is kept for it"
+    assert world.records() == []
+    relaying()
+    while len(world.records()) < 3:
+        time.sleep(0.05)
+    assert [c["op"] for c in world.changes()] == ["t", "r", "r"]
 
 
 @pytest.mark.red_check("log_is_read_without_a_gap")

@@ -14,6 +14,7 @@ from de_resources.capture import __main__ as process
 from de_resources.capture.envelope import Position
 from de_resources.capture.pgoutput import Relation
 from de_resources.capture.relay import Fenced, _Transactions
+from de_resources.capture.snapshot_pace import SnapshotTooLong
 from de_resources.capture.source import CaptureSource
 
 pytestmark = pytest.mark.pattern("change_data_capture")
@@ -96,8 +97,12 @@ def test_a_capture_that_fails_is_run_again_after_growing_pauses_until_it_is_stop
 
 @pytest.mark.parametrize(
     ("failure", "told"),
-    [(Fenced(SOURCE), "waiting: Another capture"), (KeyError("lsn"), "failed: KeyError")],
-    ids=["fenced", "nobody thought of it"],
+    [
+        (Fenced(SOURCE), "waiting: Another capture"),
+        (KeyError("lsn"), "failed: KeyError"),
+        (SnapshotTooLong(SOURCE, 1, 60, 570, 9_000), "waiting: The snapshot of the capture `people` is too long"),
+    ],
+    ids=["fenced", "nobody thought of it", "a snapshot that cannot end"],
 )
 def test_a_capture_that_was_fenced_or_fails_oddly_says_so_and_is_run_again_later(
     monkeypatch: pytest.MonkeyPatch, failure: Exception, told: str
@@ -112,7 +117,7 @@ def test_a_capture_that_was_fenced_or_fails_oddly_says_so_and_is_run_again_later
     stopping, said = Counted(3), {SOURCE.name: "starting"}
     process.keep_relaying(SOURCE, stopping, said)
     assert runs == [SOURCE] * 3
-    assert stopping.pauses == [10.0] * 3
+    assert stopping.pauses == [3_600.0 if isinstance(failure, SnapshotTooLong) else 10.0] * 3
     assert said[SOURCE.name].startswith(told)
 
 
