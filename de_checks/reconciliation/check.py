@@ -85,8 +85,9 @@ def account_of(
     """The account of the newest days."""
     landing = steps[0].of
     first, end = tables.calendar(landing)
-    midnight = (end - timedelta(microseconds=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-    since = max(first, midnight - timedelta(days=days - 1))
+    # A calendar of hours may begin in the middle of a day, whose partition of days begins at midnight.
+    last_day = _midnight(end - timedelta(microseconds=1))
+    since = max(_midnight(first), last_day - timedelta(days=days - 1))
     # Who computed what is asked before the rows are counted: what is computed in between is found, not missed.
     before = tables.along(steps, since)
     materialized = [told(step, tables, before, instance) for step in steps]
@@ -116,6 +117,10 @@ def account_of(
         days_left_out=sum(day < since.date() for day in everything),
         missing=[k.to_user_string() for k in rows if isinstance(k, dg.AssetKey) and tables.log(k) is None],
     )
+
+
+def _midnight(at: datetime) -> datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _moved(landed: Counter[date], out: Counter[date], back: Counter[date]) -> Counter[date]:

@@ -1,5 +1,8 @@
 """What queues runs: the coordinator of the instance, what it is told of a run, and the tags in which runs name partitions."""
 
+from typing import Any, cast
+
+import dagster as dg
 from dagster._core.definitions.assets.graph.remote_asset_graph import RemoteWorkspaceAssetGraph
 from dagster._core.definitions.partitions.snap import PartitionsSnap
 from dagster._core.run_coordinator import SubmitRunContext
@@ -18,8 +21,21 @@ __all__ = [
     "HIDDEN_TAG_PREFIX",
     "PARTITION_NAME_TAG",
     "ConfigurableClassData",
-    "PartitionsSnap",
     "RemoteWorkspaceAssetGraph",
     "RunQueueConfig",
     "SubmitRunContext",
+    "description_of",
+    "partitions_of",
 ]
+
+
+def description_of(partitions: dg.PartitionsDefinition[Any]) -> str:
+    """What the UI's process is told of partitions, as text."""
+    return dg.serialize_value(cast("Any", PartitionsSnap.from_def(partitions)))
+
+
+def partitions_of(description: str) -> dg.PartitionsDefinition[Any]:
+    """The partitions that `description_of` has described."""
+    # Dagster's types do not say that a snap is one of the values that it writes and reads.
+    snap: PartitionsSnap = dg.deserialize_value(description, cast("Any", PartitionsSnap))
+    return snap.get_partitions_definition()

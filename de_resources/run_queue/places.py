@@ -14,8 +14,9 @@ from de_resources.compat.queueing import (
     ASSET_PARTITION_RANGE_START_TAG,
     HIDDEN_TAG_PREFIX,
     PARTITION_NAME_TAG,
-    PartitionsSnap,
     RemoteWorkspaceAssetGraph,
+    description_of,
+    partitions_of,
 )
 from de_resources.errors import PermanentError
 
@@ -78,7 +79,7 @@ class Place:
         if not self.partitions:
             yield self
             return
-        described = dg.deserialize_value(self.partitions, PartitionsSnap).get_partitions_definition()
+        described = partitions_of(self.partitions)
         keys = described.get_partition_keys_in_range(dg.PartitionKeyRange(self.first, self.last))
         begin_of_first = _begin(described, self.first)
         for key in keys:
@@ -139,4 +140,4 @@ def described(
     if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         keys = partitions.get_partition_keys(dynamic_partitions_store=instance)
         partitions = dg.StaticPartitionsDefinition(keys[keys.index(first) : keys.index(last) + 1])
-    return dg.serialize_value(PartitionsSnap.from_def(partitions))
+    return description_of(partitions)

@@ -85,12 +85,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "shown": visible,
         "number": lambda number: f"{number:,}",
         "made": _made,
         "values": short_values,
     }
+    environment.filters |= filters
     environment.globals |= {"OPEN": OPEN, "MOST_MAKERS": MOST_MAKERS}
     return environment
 

@@ -99,11 +99,14 @@ class World:
         self.cube(day, visits)
         self.ran(CUBE, f"2024-01-{day:02}", VALID)
 
-    def judge(self, now: datetime = SOON, **options: Any) -> dg.AssetCheckEvaluation:
-        check = reconciliation_check(SPECS[4], steps=STEPS, beside={"dead": LETTERS}, now=lambda: now, **options)
+    def judge(
+        self, now: datetime = SOON, hours: dg.PartitionsDefinition[str] = HOURS, **options: Any
+    ) -> dg.AssetCheckEvaluation:
+        specs = [*(spec.replace_attributes(partitions_def=hours) for spec in SPECS[:4]), *SPECS[4:]]
+        check = reconciliation_check(specs[4], steps=STEPS, beside={"dead": LETTERS}, now=lambda: now, **options)
         lake = Lake(root_uri=str(self.root), storage_options=LocalConfig(), spark=SparkEngine())
         job = dg.define_asset_job("look", dg.AssetSelection.all_asset_checks())
-        defs = dg.Definitions(SPECS, asset_checks=[check], jobs=[job], resources={"lake": lake})
+        defs = dg.Definitions(specs, asset_checks=[check], jobs=[job], resources={"lake": lake})
         done = defs.resolve_job_def("look").execute_in_process(instance=self.instance)
         (found,) = done.get_asset_check_evaluations()
         return found
@@ -160,6 +163,12 @@ def test_every_row_that_was_planted_is_where_it_was_planted(world: World) -> Non
     assert left_over(found) == []
     assert found.metadata["landed"].value == 24
     assert days(world.judge()) == days(found), "a rerun says the same"
+
+
+def test_a_calendar_that_begins_in_the_middle_of_a_day_has_that_day(world: World) -> None:
+    found = world.judge(hours=dg.HourlyPartitionsDefinition("2024-01-01-05:00", end_date="2024-01-06-00:00"))
+    assert found.passed
+    assert days(found) == {"2024-01-02": SECOND, "2024-01-01": FIRST}
 
 
 def test_what_landed_late_waits_until_the_answer_has_it(world: World) -> None:
