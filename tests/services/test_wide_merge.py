@@ -23,10 +23,11 @@ def test_a_wide_table_is_merged_over_connect(over_connect: Callable[..., str], t
 
 
 @pytest.mark.pattern("data_overwrite", "stateful_merger")
+@pytest.mark.parametrize("width", [WIDTH, BAR])
 def test_a_wide_table_is_written_in_every_other_way_over_connect(
-    over_connect: Callable[..., str], tmp_path: Path
+    over_connect: Callable[..., str], tmp_path: Path, width: int
 ) -> None:
-    said = over_connect(CLIENT, str(tmp_path), str(WIDTH), "overwrite", "append", "stateful_merge", "stream")
+    said = over_connect(CLIENT, str(tmp_path), str(width), "overwrite", "append", "stateful_merge", "stream")
     assert json.loads(said.splitlines()[-1]) == {
         "overwrite": [10, 10],
         "append": [10, 20],
