@@ -113,8 +113,10 @@ def test_who_reads_it_and_what_is_promised(documents: Documents) -> None:
     assert latency["element"] == "visits.event_time"
     assert (ready["property"], ready["element"]) == ("latency", "visits")
     assert (frequency["property"], frequency["value"], frequency["unit"]) == ("frequency", 1, "h")
-    (cadence,) = documents.of("bronze.devices")["slaProperties"]
-    assert (cadence["property"], cadence["value"], cadence["unit"]) == ("latency", 30, "h")
+    silence, cadence = documents.of("bronze.devices")["slaProperties"]
+    for each, what in ((silence, "newest record"), (cadence, "brought up to date")):
+        assert (each["property"], each["value"], each["unit"]) == ("latency", 30, "h")
+        assert what in each["description"]
 
 
 def test_places_are_told_without_what_opens_them(
