@@ -49,6 +49,8 @@ def trace(
 
     Personal values are masked, as the contracts say; on the page too.
     """
+    if as_json and as_page:
+        raise typer.BadParameter("`--json` and `--page` are two ways to show it. Choose one.")
     with explained():
         found, owners = _traced(dataset, key)
         settings = Settings.from_environment()

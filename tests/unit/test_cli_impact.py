@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -74,7 +75,8 @@ def test_a_narrow_terminal_cuts_neither_place_nor_run(
 ) -> None:
     values = {"topic_partition": 2, "topic_offset": 41, "page": "p" * 70, "referral": "r" * 70}
     row = TracedRow(values, values, (Maker(7, "74b59362-7f71-481a-b9c7-4e10d7184759", "WRITE"),))
-    monkeypatch.setattr(trace, "_traced", lambda _dataset, _key: Traced("bronze/visits_stream", "asked for", (row,), 1))
+    found = Traced("bronze/visits_stream", "asked for", (row,), 1)
+    monkeypatch.setattr(trace, "_traced", lambda _dataset, _key: (found, {}))
     monkeypatch.setattr(console, "width", 60)
     with console.capture() as printed:
         trace.trace("bronze/visits_stream", ["x"])
@@ -82,3 +84,9 @@ def test_a_narrow_terminal_cuts_neither_place_nor_run(
     assert "partition 2, offset 41" in told
     assert "version 7 by run 74b59362-7f71-481a-b9c7-4e10d7184759" in told
     assert max(map(len, printed.get().splitlines())) <= 60
+
+
+@pytest.mark.pattern("fine_grained_tracker")
+def test_a_trace_is_shown_in_one_way_at_a_time() -> None:
+    with pytest.raises(typer.BadParameter, match="Choose one"):
+        trace.trace("bronze/visits_stream", ["x"], as_json=True, as_page=True)
