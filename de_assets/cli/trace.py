@@ -11,7 +11,6 @@ import typer
 from rich.text import Text
 
 from de_assets.cli.terminal import console, explained
-from de_assets.cli.trace_page import places, write_page
 from de_resources.errors import PermanentError
 from de_resources.settings import Settings
 
@@ -56,6 +55,8 @@ def trace(
         settings = Settings.from_environment()
         landing = settings.landing
         if as_page:
+            from de_assets.cli.trace_page import write_page
+
             typer.echo(write_page(found, owners, settings, datetime.now(UTC)))
         elif as_json:
             typer.echo(json.dumps(_document(found, landing), indent=2, default=str))
@@ -154,6 +155,7 @@ def _tree(found: Traced, landing: Path) -> Tree:
 
 
 def _line(row: TracedRow, landing: Path) -> str:
+    from de_assets.cli.trace_page import places
     from de_resources.tracing.page import short_values
 
     shown = ", ".join(f"{name}={value}" for name, value in short_values(row).items())
@@ -170,6 +172,8 @@ def _made(maker: Maker) -> str:
 
 
 def _document(found: Traced, landing: Path) -> dict[str, Any]:
+    from de_assets.cli.trace_page import places
+
     return {
         "dataset": found.dataset,
         "how": found.how,
