@@ -331,6 +331,7 @@ def test_the_graph_replicates_the_visits_and_its_check_judges_them(broker: Kafka
     assert {e.check_name: e.passed for e in first.get_asset_check_evaluations()} == {
         "equals_its_source": True,
         "keeps_up_with_visits": True,
+        "takes_no_longer_than_usual": True,
     }
     assert content(target) == content(source)
 
