@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -131,3 +132,29 @@ def test_a_day_names_the_hour_that_failed_and_is_computed_once_when_that_one_was
     assert [each["success"] for each in world.verdicts("gold/per_day", FIRST)] == [True]
     asked = world.instance.get_runs(dg.RunsFilter(tags={"dagster/from_automation_condition": "true"}))
     assert len(asked) == 1, "once, with its last hour"
+
+
+@pytest.mark.pattern("unaligned_fan_in")
+def test_a_report_is_out_at_its_deadline_says_what_is_missing_and_is_redone_with_it(world: World) -> None:
+    late = hour(SECOND, 7)
+    world.click(hour(SECOND, 0), hour(SECOND, 6))
+    world.click(hour(SECOND, 8), hour(SECOND, 23))
+    world.wind("2026-01-07T02:59:00")
+    world.look_again("report_due")
+    assert world.made("gold/report", SECOND) == [], "it may still come"
+
+    world.wind("2026-01-07T03:01:00")
+    world.until(lambda: world.verdicts("gold/report", SECOND))
+    (made,) = world.made("gold/report", SECOND)
+    assert entry(made, "is_approximate")["boolValue"] is True
+    assert json.loads(entry(made, "missing_inputs")["jsonString"]) == {late: "never computed"}
+    (warned,) = world.verdicts("gold/report", SECOND)
+    assert (warned["success"], warned["severity"]) == (False, "WARN")
+    assert f"{late} (never computed)" in warned["description"]
+
+    assert world.click(late, late) == "SUCCESS"
+    world.until(lambda: len(world.verdicts("gold/report", SECOND)) == 2)
+    newest, _ = world.made("gold/report", SECOND)
+    assert entry(newest, "is_approximate")["boolValue"] is False
+    assert json.loads(entry(newest, "missing_inputs")["jsonString"]) == {}
+    assert world.verdicts("gold/report", SECOND)[0]["success"] is True

@@ -1,4 +1,4 @@
-"""Two locations, really served: theirs follows ours by a launch and by data, and lives while the other is broken."""
+"""Two locations, really served: theirs follows ours by a launch and by data, and lives while the other is broken or changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from two_locations import BROKEN, OURS, SECONDS, THEIRS, Locations
+from two_locations import BROKEN, NEXT_VERSION, OURS, SECONDS, THEIRS, Locations
 from web_ui import until
 
 pytestmark = [pytest.mark.ui, pytest.mark.pattern("isolated_sequencer")]
@@ -88,3 +88,28 @@ def test_their_dashboard_follows_by_data_what_ours_has_written(locations: Locati
         (theirs,) = locations.runs(**AUTOMATED)
         assert locations.ended(theirs.run_id).is_success
     assert "<td>120</td>" in page(locations).read_text()
+
+
+@pytest.mark.parametrize(
+    ("works", "changes", "text"),
+    [("ours", "dashboards", THEIRS), ("dashboards", "ours", OURS)],
+    ids=["theirs changes", "ours changes"],
+)
+def test_a_run_goes_on_while_the_other_location_becomes_another_version(
+    locations: Locations, works: str, changes: str, text: str
+) -> None:
+    waits, go = locations.root / "waits", locations.root / "go"
+    run = locations.begin(works, "patient")
+    until(waits.exists, SECONDS, locations.web.process.output)
+    try:
+        assert locations.code(changes, text + NEXT_VERSION) == "RepositoryLocation"
+        assert "of_the_next_version" in locations.jobs(changes)
+        (under_way,) = (each for each in locations.runs("patient") if each.run_id == run)
+        assert not under_way.is_finished
+    finally:
+        go.touch()
+        ended = locations.ended(run)
+        waits.unlink()
+        go.unlink()
+        assert locations.code(changes, text) == "RepositoryLocation"
+    assert ended.is_success

@@ -25,7 +25,7 @@ PATIENT = """
 import os, time
 from pathlib import Path
 
-@dg.op
+@dg.op(out=dg.Out(dg.Nothing))
 def wait_for_a_file():
     here = Path(os.environ["DE_HOME"])
     (here / "waits").touch()
