@@ -21,6 +21,10 @@ PARALLEL = -n $(WORKERS) $(GROUPED)
 # The whole suite leaves the long proofs of `tests/long_proofs.yaml` to `make soak`; ALL=1 has them here.
 ALL ?=
 CHOSEN = $(if $(PATTERN),--pattern '$(PATTERN)',$(if $(ALL),,--short))
+# What fails is run once more, alone, if it lies in so many modules at most; what passes then is told as unsteady.
+UNSTEADY ?= 0
+CACHE := .de/pytest
+SUITE = $(BIN)/python tests/unsteady.py $(UNSTEADY) $(CACHE)
 # A pattern may have tests in one of the two calls only: "no tests" (5) is an error of the whole suite alone.
 MAY_BE_EMPTY = $(if $(PATTERN),|| [ $$? = 5 ])
 # Long proofs with seeds; the same seed goes on where it stopped.
@@ -61,9 +65,10 @@ run: setup       ## Start services, feed them, materialise the graph, serve the 
 # Classic and Connect sessions do not live in one process, hence two calls.
 test: setup      ## Run the suite on WORKERS processes (one per core, 2 to 4); PATTERN=merger: what proves it; ALL=1: long proofs too
 	@rm -rf $(TIMINGS)
-	DE_TEST_TIMINGS=$(TIMINGS)/engine $(BIN)/pytest $(PARALLEL) $(CHOSEN) tests/unit tests/graph tests/faults $(MAY_BE_EMPTY)
-	DE_TEST_TIMINGS=$(TIMINGS)/services $(BIN)/pytest -n $(SERVICE_WORKERS) $(GROUPED) $(CHOSEN) tests/services tests/ui $(MAY_BE_EMPTY)
+	DE_TEST_TIMINGS=$(TIMINGS)/engine $(SUITE)/engine $(PARALLEL) $(CHOSEN) tests/unit tests/graph tests/faults $(MAY_BE_EMPTY)
+	DE_TEST_TIMINGS=$(TIMINGS)/services $(SUITE)/services -n $(SERVICE_WORKERS) $(GROUPED) $(CHOSEN) tests/services tests/ui $(MAY_BE_EMPTY)
 	@$(BIN)/python tests/timings.py $(TIMINGS) .de/test-report
+	@cat $(CACHE)/*/UNSTEADY.txt 2> /dev/null | sed 's/^/unsteady: /' || true
 
 test-unit: setup ## Run the part that starts no service and fills no lake
 	$(BIN)/pytest $(PARALLEL) --short tests/unit
