@@ -6,6 +6,7 @@ Pure functions of a row's number, staged as Parquet first, so that every contend
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -27,9 +28,14 @@ def rows_of(bench: Workbench) -> int:
     return bench.pick(small=40_000, full=10_000_000)
 
 
+def files_of(bench: Workbench, name: str) -> Path:
+    """Where `staged` puts the rows of that name."""
+    return bench.folder("visits_of_a_day") / name
+
+
 def staged(bench: Workbench, name: str, frame: DataFrame) -> DataFrame:
     """The frame over Parquet files that hold these rows."""
-    path = str(bench.folder("visits_of_a_day") / name)
+    path = str(files_of(bench, name))
     frame.write.mode("error").parquet(path)
     return bench.spark.read.parquet(path)
 

@@ -2,8 +2,8 @@
 
 `numbered_visits`, by which `silver/visits` numbers the copies of an hour, and what it keeps; beside the idiom: `row_number`
 over the hour and the visit, and the rows of number one. Staged Parquet in, every value computed, nothing written. Equal:
-the rows that are kept, in all columns, and as many as there are visits. DuckDB, which does this several times faster on one
-machine, is neither installed here nor compared with: the bar is what the platform costs beside plain Spark.
+the rows that are kept, in all columns, and as many as there are visits. DuckDB, on the same files, for orientation: the bar is
+what the platform costs beside plain Spark.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -13,16 +13,24 @@ from benchmarks import visits
 from benchmarks.by_hand import Pair
 from benchmarks.case import require_equal
 from benchmarks.figure import Figure
+from benchmarks.in_duckdb import InDuckDB
 from benchmarks.workbench import Workbench
 from de_assets.partitions import LOOK_BACK_HOURS
 from de_assets.silver.visits import CONDITIONS, COPY, numbered_visits
+
+IN_DUCKDB = """
+SELECT * FROM landed
+QUALIFY row_number() OVER (PARTITION BY landing_hour, visit_id ORDER BY event_time, raw) = 1
+"""
 
 
 def run(bench: Workbench) -> list[Figure]:
     """The price of copies that are numbered."""
     rows = visits.rows_of(bench)
     landed = visits.staged(bench, "landed", visits.landed(bench.spark, rows))
-    pair = Pair("deduplicate", f"copies of {rows:,} landed visits removed", ours(landed), by_hand(landed))
+    files = {"landed": visits.files_of(bench, "landed")}
+    what = f"copies of {rows:,} landed visits removed"
+    pair = Pair("deduplicate", what, ours(landed), by_hand(landed), InDuckDB(IN_DUCKDB, files))
     figures = pair.figures(bench, at_most=7)
     require_equal("deduplicate (visits)", rows - rows // visits.COPIED, pair.ours.count())
     return figures

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import cast
 
@@ -20,6 +20,7 @@ from benchmarks.by_hand import Pair, fingerprint
 from benchmarks.case import ResultsDiffer
 from benchmarks.cases import aggregate, deduplicate, enrich, salting, sessionise, stateful_sessions
 from benchmarks.cases.stateful_sessions import Load, MicroBatch, latency_figures
+from benchmarks.in_duckdb import InDuckDB
 from de_assets.gold.visits_cube_daily import visits_cube_daily
 from de_assets.silver.visits_enriched import enriched
 from de_assets.transforms.data_value.salting import skew_of
@@ -59,29 +60,44 @@ def test_visits_have_users_and_devices_and_some_have_none(spark: SparkSession) -
     assert {row["is_registered"] for row in rows} == {row["device_name"] is None for row in rows} == {True, False}
 
 
-def test_all_by_hand_find_what_the_platform_finds(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_find_what_the_platform_finds(spark: SparkSession, tmp_path: Path) -> None:
     def stored(name: str, frame: DataFrame) -> DataFrame:
         frame.write.parquet(str(tmp_path / name))
         return spark.read.parquet(str(tmp_path / name))
 
+    def duck(query: str, **names: str) -> InDuckDB:
+        return InDuckDB(query, {view: tmp_path / name for view, name in names.items()})
+
     found, users = stored("visits", visits.visits(spark, ROWS)), stored("users", visits.users(spark, ROWS))
-    devices, landed = visits.devices(spark), stored("landed", visits.landed(spark, ROWS))
+    devices, landed = stored("devices", visits.devices(spark)), stored("landed", visits.landed(spark, ROWS))
     known = stored("known", visits.with_country(found))
+    in_users = duck(enrich.IN_DUCKDB, v="visits", u="users", d="devices")
+    cube = cast("DataFrame", visits_cube_daily(known))
     for pair in (
-        Pair("deduplicate", "", deduplicate.ours(landed), deduplicate.by_hand(landed)),
-        Pair("sessionise", "", sessions(found), sessionise.by_hand(found)),
-        Pair("enrich", "", enriched(found, users, devices), enrich.by_hand(found, users, devices)),
-        Pair("aggregate", "", cast("DataFrame", visits_cube_daily(known)), aggregate.by_hand(known)),
+        Pair(
+            "deduplicate",
+            "",
+            deduplicate.ours(landed),
+            deduplicate.by_hand(landed),
+            duck(deduplicate.IN_DUCKDB, landed="landed"),
+        ),
+        Pair("sessionise", "", sessions(found), sessionise.by_hand(found), duck(sessionise.IN_DUCKDB, visits="visits")),
+        Pair("enrich", "", enriched(found, users, devices), enrich.by_hand(found, users, devices), in_users),
+        Pair("aggregate", "", cube, aggregate.by_hand(known), duck(aggregate.IN_DUCKDB, visits="known")),
     ):
-        pair.require_equal()
+        pair.require_equal(tmp_path / "duckdb" / pair.case)
+        pair.in_duckdb.compute()
 
 
-def test_contenders_that_find_something_else_are_not_measured(spark: SparkSession) -> None:
+def test_contenders_that_find_something_else_are_not_measured(spark: SparkSession, tmp_path: Path) -> None:
     one, other = spark.range(3), spark.sql("SELECT * FROM VALUES (0L), (1L), (3L) AS t(id)")
-    Pair("any", "", one, one.orderBy(F.col("id").desc())).require_equal()
+    duck, folders = InDuckDB("FROM range(3) AS t(id)", {}), (tmp_path / str(n) for n in count())
+    Pair("any", "", one, one.orderBy(F.col("id").desc()), duck).require_equal(next(folders))
     for wrong in (other, one.limit(2), one.withColumnRenamed("id", "number")):
         with pytest.raises(ResultsDiffer):
-            Pair("any", "", one, wrong).require_equal()
+            Pair("any", "", one, wrong, duck).require_equal(next(folders))
+    with pytest.raises(ResultsDiffer):
+        Pair("any", "", one, one, InDuckDB("FROM range(4) AS t(id)", {})).require_equal(next(folders))
     assert fingerprint(one.limit(0)) == (0, None)
 
 
