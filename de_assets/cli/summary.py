@@ -75,7 +75,7 @@ def _figures(outcome: UnitOutcome, key: AssetKey, settings: Settings) -> tuple[s
 
 def _partitions(rows: Mapping[Any, int]) -> int:
     """How many partitions there are: a table may be stored by further columns, and tells its rows by each combination."""
-    return len({key[0] if isinstance(key, tuple) else key for key in rows})
+    return len({key[:1] if isinstance(key, tuple) else key for key in rows})
 
 
 def is_stored(settings: Settings, key: AssetKey) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from hashlib import md5
 from itertools import count
 from random import Random
 from threading import Event, Thread
@@ -210,6 +211,31 @@ def test_rows_from_before_arrive_once_as_a_snapshot_and_changes_go_on_from_there
     world.execute("DELETE FROM {} WHERE id <= 101")
     world.wait()
     assert len(world.changes()) == 602
+
+
+def test_two_hundred_thousand_rows_of_one_transaction_are_captured_exactly(
+    world: World, relaying: Callable[[], None]
+) -> None:
+    """A transaction is held until it is complete, and handed on as one: none of its rows is lost, doubled or moved."""
+    rows = 200_000
+    prepare(PostgresDatabase(), world.source)
+    relaying()
+    world.execute("INSERT INTO {} (id, name, score) VALUES (0, 'before', -1)")
+    world.execute(
+        "INSERT INTO {} (id, name, score) SELECT n, md5(n::text), n / 2.0 FROM generate_series(1, %s) n", rows
+    )
+    world.execute("UPDATE {} SET name = 'after' WHERE id = 0")
+    wait_until_captured(PostgresDatabase(), world.source, 5 * CAPTURED)
+
+    first, *inserted, last = world.changes()
+    assert (first["op"], first["after"]["name"], last["op"], last["after"]["name"]) == ("c", "before", "u", "after")
+    assert [change["after"]["id"] for change in inserted] == [*range(1, rows + 1)]
+    assert {change["op"] for change in inserted} == {"c"}
+    assert len({change["source"]["commit_lsn"] for change in inserted}) == 1, "they are one transaction there as well"
+    for change in inserted:
+        n = change["after"]["id"]
+        assert change["after"]["name"] == md5(str(n).encode(), usedforsecurity=False).hexdigest()
+        assert change["after"]["score"] == n / 2
 
 
 def test_a_capture_goes_on_after_its_connection_broke_and_after_it_was_fenced(

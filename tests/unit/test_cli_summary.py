@@ -113,6 +113,15 @@ def test_a_table_that_is_stored_by_further_columns_has_no_more_partitions_for_it
     assert row[1:4] == ["2", "3", "0"], "partitions, rows, version"
 
 
+def test_a_table_into_which_days_are_merged_has_no_partitions_of_its_own(summary: Summary, tmp_path: Path) -> None:
+    """As `gold/user_activity`."""
+    found = outcome()
+    found.written = {FIRST, SECOND}
+    write_deltalake(str(tmp_path / "lake" / "days"), pa.table({"row": [1, 2, 3]}))
+    (row,) = (cells for cells in summary.rows(found) if cells[0] == "days")
+    assert row[1:4] == ["1", "3", "0"], "as a whole"
+
+
 def test_nothing_to_do(summary: Summary) -> None:
     assert summary.of(outcome()) == (True, ["1.2", "nothing to do"], [])
 
