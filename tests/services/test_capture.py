@@ -213,6 +213,24 @@ def test_rows_from_before_arrive_once_as_a_snapshot_and_changes_go_on_from_there
     assert len(world.changes()) == 602
 
 
+def test_what_a_savepoint_took_back_never_arrives_and_keys_may_change_places(
+    world: World, relaying: Callable[[], None]
+) -> None:
+    prepare(PostgresDatabase(), world.source)
+    relaying()
+    world.execute(
+        "INSERT INTO {0} (id, name) VALUES (1, 'one'), (2, 'two'); SAVEPOINT before; INSERT INTO {0} (id) VALUES (3);"
+        "UPDATE {0} SET name = 'wrong'; DELETE FROM {0} WHERE id = 2; ROLLBACK TO before; INSERT INTO {0} (id) VALUES (4)"
+    )
+    world.execute(
+        "UPDATE {0} SET id = 0 WHERE id = 1; UPDATE {0} SET id = 1 WHERE id = 2; UPDATE {0} SET id = 2 WHERE id = 0"
+    )
+    world.wait()
+    assert {id_: row["name"] for id_, row in folded(world).items()} == {1: "two", 2: "one", 4: None}
+    assert {id_: row[1] for id_, row in table_rows(world).items()} == {1: "two", 2: "one", 4: None}
+    assert "wrong" not in {(change["after"] or {}).get("name") for change in world.changes()}
+
+
 def test_two_hundred_thousand_rows_of_one_transaction_are_captured_exactly(
     world: World, relaying: Callable[[], None]
 ) -> None:
