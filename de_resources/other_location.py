@@ -1,4 +1,4 @@
-"""A job of another code location, launched by one of ours: a call to the webserver, and no import between the two.
+"""Another code location, asked by a call to the webserver and without an import: its jobs are launched, its code loaded again.
 
 Pattern: Isolated Sequencer, by task. What the other location is made of is not known here: it may have other packages, be
 reloaded, or be broken, and is named by its name and the job's.
@@ -26,6 +26,8 @@ UI = "DE_UI"
 LAUNCHED_BY = "launched_by/run"
 """Tag of a launched run: the run that wanted it, the first of its retries."""
 _SECONDS = 60
+_LOADING_SECONDS = 300
+"""Loading imports everything anew; on a machine that runs have to themselves it takes a minute."""
 
 
 class NoAddress(PermanentError):
@@ -55,6 +57,17 @@ class NotLaunched(PermanentError):
         )
 
 
+class NotLoaded(PermanentError):
+    """Definitions that the webserver could not load again: the code is broken, or there is no such location."""
+
+    def __init__(self, location: str, why: str) -> None:
+        self.location, self.why = location, why
+        super().__init__(
+            f"The code location `{location}` was not loaded again: {why}. The page Deployment of the UI shows the whole error; "
+            "mend it, and reload the location there."
+        )
+
+
 @dataclass(frozen=True)
 class LaunchedRun:
     """A run of the other location; `anew` is false where an earlier attempt had launched it."""
@@ -64,7 +77,7 @@ class LaunchedRun:
 
 
 class OtherLocation(dg.ConfigurableResource["OtherLocation"]):
-    """The jobs of another code location of the same instance."""
+    """Another code location of the same instance."""
 
     location: str = Field(description="The name of the code location in `workspace.yaml`.")
     repository: str = Field(
@@ -90,21 +103,39 @@ class OtherLocation(dg.ConfigurableResource["OtherLocation"]):
             return LaunchedRun(run.run_id, anew=False)
         return LaunchedRun(self._submit(job, wanted), anew=True)
 
-    def _submit(self, job: str, tags: Mapping[str, str]) -> str:
-        from dagster_graphql import DagsterGraphQLClientError
-        from requests.exceptions import ConnectionError as Unreachable
-        from requests.exceptions import Timeout
+    def load_again(self) -> None:
+        """Load the location's definitions again, as the button Reload does, and return when it is done. Runs that work go on.
+
+        Raises `UIAway` (transient), `NotLoaded`, `NoAddress`.
+        """
+        from dagster_graphql import DagsterGraphQLClientError, ReloadRepositoryLocationStatus
 
         try:
-            return self._client().submit_job_execution(
+            done = self._client(_LOADING_SECONDS).reload_repository_location(self.location)
+        except DagsterGraphQLClientError as error:
+            raise self._away(error) or NotLoaded(self.location, _why(error)) from error
+        if done.status is not ReloadRepositoryLocationStatus.SUCCESS:
+            raise NotLoaded(self.location, f"{done.failure_type}: {done.message}"[:300])
+
+    def _submit(self, job: str, tags: Mapping[str, str]) -> str:
+        from dagster_graphql import DagsterGraphQLClientError
+
+        try:
+            return self._client(_SECONDS).submit_job_execution(
                 job, repository_location_name=self.location, repository_name=self.repository, tags=dict(tags)
             )
         except DagsterGraphQLClientError as error:
-            if any(isinstance(each, Unreachable | Timeout) for each in _causes(error)):
-                raise UIAway(self.address) from error
-            raise NotLaunched(self.location, job, _why(error)) from error
+            raise self._away(error) or NotLaunched(self.location, job, _why(error)) from error
 
-    def _client(self) -> DagsterGraphQLClient:
+    def _away(self, error: Exception) -> UIAway | None:
+        """What the error is where nobody answered; None: somebody did."""
+        from requests.exceptions import ConnectionError as Unreachable
+        from requests.exceptions import Timeout
+
+        nobody = any(isinstance(each, Unreachable | Timeout) for each in _causes(error))
+        return UIAway(self.address) if nobody else None
+
+    def _client(self, seconds: float) -> DagsterGraphQLClient:
         from dagster_graphql import DagsterGraphQLClient
         from gql.transport.requests import RequestsHTTPTransport
 
@@ -115,7 +146,7 @@ class OtherLocation(dg.ConfigurableResource["OtherLocation"]):
         direct: dict[str, Any] = (
             {"proxies": {"http": None, "https": None}} if parts.hostname in ("127.0.0.1", "localhost") else {}
         )
-        transport = RequestsHTTPTransport(f"{self.address.rstrip('/')}/graphql", timeout=_SECONDS, **direct)
+        transport = RequestsHTTPTransport(f"{self.address.rstrip('/')}/graphql", timeout=seconds, **direct)
         return DagsterGraphQLClient(parts.hostname, transport=transport)
 
 

@@ -68,9 +68,14 @@ def _figures(outcome: UnitOutcome, key: AssetKey, settings: Settings) -> tuple[s
     partitioned = outcome.unit.partitions is not None
     if found is not None:
         rows, version = found
-        return str(len(rows)) if partitioned else "", f"{sum(rows.values()):,}", str(version)
+        return str(_partitions(rows)) if partitioned else "", f"{sum(rows.values()):,}", str(version)
     written = f"{outcome.rows[key]:,}" if key in outcome.rows else ""
     return str(len(outcome.written)) if partitioned and outcome.written else "", written, ""
+
+
+def _partitions(rows: Mapping[Any, int]) -> int:
+    """How many partitions there are: a table may be stored by further columns, and tells its rows by each combination."""
+    return len({key[:1] if isinstance(key, tuple) else key for key in rows})
 
 
 def is_stored(settings: Settings, key: AssetKey) -> bool:

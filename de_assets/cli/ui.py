@@ -8,15 +8,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from de_assets.calendar import Calendar
+from de_assets.cli.grown_calendar import LOOK_SECONDS, GrownCalendar
 from de_assets.cli.terminal import console
 from de_resources.errors import PermanentError
 from de_resources.local.ports import LOOPBACK, is_free
 from de_resources.local.processes import MARKER, marked, stop_all
 from de_resources.local.service import write_private
-from de_resources.other_location import UI
+from de_resources.other_location import UI, OtherLocation
 from de_resources.settings import Settings
 
 READY_SECONDS = 180.0
@@ -52,7 +55,8 @@ def serve(settings: Settings, port: int) -> None:
     """Run `dagster dev` until Ctrl-C or SIGTERM, then stop all that it started, workers of unfinished runs included.
 
     It listens on loopback only. A port that is taken (or 0) is replaced by a free one. The address is printed once it answers,
-    and stays the last line: what the UI, its daemon and its runs print goes to a log.
+    and stays the last line: what the UI, its daemon and its runs print goes to a log. What `de land` adds to the calendar
+    meanwhile gets its partitions.
 
     Raises `UIAlreadyRuns`, and `UIFailed` when the UI ends by itself or does not answer in time.
     """
@@ -64,12 +68,22 @@ def serve(settings: Settings, port: int) -> None:
     chosen = port if port and is_free(port) else _any_port()
     if port and chosen != port:
         console.print(f"Port {port} is taken by another process, which is left alone.", highlight=False)
+    served = OtherLocation(location="de_assets", ui=f"http://{LOOPBACK}:{chosen}")
+    calendar = GrownCalendar(partial(Calendar.load, settings), served.load_again)
     with _termination_as_interrupt(), _dagster_dev(settings, workspace, chosen) as process, suppress(KeyboardInterrupt):
         with console.status("Starting the UI …"):
             _wait_until_it_answers(process, chosen, log_path(settings))
         console.print(f"What runs say: {log_path(settings)}", highlight=False)
         console.print(f"Dagster UI: http://{LOOPBACK}:{chosen} - Ctrl-C ends it")
-        raise UIFailed(f"it ended with status {process.wait()}", log_path(settings))
+        raise UIFailed(f"it ended with status {_ended(process, calendar)}", log_path(settings))
+
+
+def _ended(process: subprocess.Popen[bytes], calendar: GrownCalendar) -> int:
+    """The status with which the process ends; until then the calendar is looked at."""
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(LOOK_SECONDS)
+        calendar.look()
 
 
 def log_path(settings: Settings) -> Path:

@@ -6,7 +6,8 @@ date when
 - each asset of its unit has materialised it, and its store is still there;
 - nothing that it reads by time was materialised after it (as the partition mapping says); and a source outside, of whose
   changes no event tells, still looks as when it was read. One that nobody can look at is read again;
-- every check of the partition judged this very materialisation, and passed.
+- every check of the partition judged this very materialisation, and let it pass: a warning holds nothing back, and computing
+  the same again would bring it again.
 
 What has no partitions is no reason: a changed user does not make every hour outdated. What a change of the code makes outdated
 nobody can see here: then everything is computed again.
@@ -23,10 +24,14 @@ from dagster import AssetKey, DagsterInstance
 
 from de_assets.filling.keys import FillState
 from de_assets.filling.units import Unit
-from de_resources.compat.checks import AssetCheckExecutionRecordStatus
+from de_resources.compat.checks import (
+    AssetCheckExecutionRecordStatus,
+    AssetCheckPartitionInfo,
+    PartitionKeyFilter,
+)
 
 _READ = "de/read"
-_PASSED = AssetCheckExecutionRecordStatus.SUCCEEDED
+_PASSED, _FAILED = AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED
 
 
 @dataclass(frozen=True)
@@ -93,17 +98,30 @@ class UpToDate:
         return {key for key in computed if state.looks.get(key) != seen.get(key)}
 
     def _not_passed(self, unit: Unit, keys: Sequence[str]) -> set[str]:
-        """Partitions of which some check has not judged what is there, or has not passed.
+        """Partitions of which some check has not judged what is there, or has not let it pass.
 
-        A check of all partitions together that did not pass is asked again with the newest of them.
+        A check of all partitions together that did not let pass is asked again with the newest of them.
         """
         by_partition, of_all = unit.checks_by_partition, unit.checks_of_all
         newest = set(keys[-1:])
-        found = self.instance.event_log_storage.get_asset_check_partition_info([*by_partition, *of_all])
-        passed = {(i.check_key, i.partition_key) for i in found if i.latest_execution_status == _PASSED}
+        asked = {None, *keys}
+        found = [
+            info
+            for info in self.instance.event_log_storage.get_asset_check_partition_info([*by_partition, *of_all])
+            if info.partition_key in asked
+        ]
+        passed = {(i.check_key, i.partition_key) for i in found if self._lets_pass(i)}
         current = {(i.check_key, i.partition_key) for i in found if i.is_current}
         open_ = {key for check in by_partition for key in keys if (check, key) not in passed & current}
         return open_ | (newest if any((check, None) not in passed for check in of_all) else set())
+
+    def _lets_pass(self, info: AssetCheckPartitionInfo) -> bool:
+        if info.latest_execution_status != _FAILED:
+            return info.latest_execution_status == _PASSED
+        (newest,) = self.instance.event_log_storage.get_asset_check_execution_history(
+            info.check_key, limit=1, status={_FAILED}, partition_filter=PartitionKeyFilter(key=info.partition_key)
+        )
+        return newest.evaluation is not None and newest.evaluation.severity == dg.AssetCheckSeverity.WARN
 
     def _read_looks(self, unit: Unit, parent: AssetKey) -> dict[str, str]:
         name = _looks_of(unit, parent)

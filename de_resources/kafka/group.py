@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -19,11 +18,14 @@ def group_client(client_config: Mapping[str, str], group: str) -> Consumer:
 
 def committed(client: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
     """What the client's group has committed for these places, once the broker knows who keeps it. Raises Kafka's errors."""
-    deadline = time.monotonic() + SECONDS
-    while True:
-        try:
-            return client.committed(places, timeout=SECONDS)
-        except KafkaException as error:
-            if error.args[0].code() not in _ELECTING or time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
+    from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
+    again = Retrying(
+        retry=retry_if_exception(_is_electing), wait=wait_fixed(0.1), stop=stop_after_delay(SECONDS), reraise=True
+    )
+    found: list[TopicPartition] = again(client.committed, places, timeout=SECONDS)
+    return found
+
+
+def _is_electing(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in _ELECTING

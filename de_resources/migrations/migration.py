@@ -20,7 +20,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from de_resources.errors import PermanentError
 from de_resources.sql.identifiers import identifier, type_text
@@ -175,11 +183,23 @@ def rename(name: str, old: str, new: str, type_: DataType) -> Migration:
 
 
 def retype(name: str, old: str, old_type: DataType, new: str, new_type: DataType) -> Migration:
-    """A column's values become another type, under another name. What cannot be converted is null, and `loses`."""
-    to_old, to_new = (f"try_cast({identifier(c)} AS {type_text(t)})" for c, t in ((new, old_type), (old, new_type)))
+    """A column's values become another type, under another name. What cannot be converted is null, and `loses`.
+
+    A text becomes a time only where it begins with a date.
+    """
+    to_old, to_new = _converted(new, new_type, old_type), _converted(old, old_type, new_type)
     return Migration(
         name, MigrationKind.RETYPE, (MigratedField(old, old_type, to_old),), (MigratedField(new, new_type, to_new),)
     )
+
+
+def _converted(column: str, is_: DataType, becomes: DataType) -> str:
+    sql = f"try_cast({identifier(column)} AS {type_text(becomes)})"
+    if not isinstance(is_, StringType) or not isinstance(becomes, DateType | TimestampType | TimestampNTZType):
+        return sql
+    # Spark reads `10:05` as today's: another run, on another day, would migrate other values. And `2024` as its first day.
+    signs = " AND ".join(f"substring({identifier(column)}, {place}, 1) = '-'" for place in (5, 8))
+    return f"CASE WHEN {signs} THEN {sql} END"
 
 
 def nest(name: str, columns: Mapping[str, DataType], into: str) -> Migration:

@@ -8,7 +8,6 @@ in place by then: what readers may have to wait for is a few changes of the cata
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -47,6 +46,7 @@ class LockWait:
 
 
 PATIENCE = LockWait()
+_IN_USE = (LockNotAvailable, DeadlockDetected)
 
 
 def swapping(statement: cursor, name: str, patience: LockWait, change: Callable[[], None]) -> int:
@@ -54,24 +54,30 @@ def swapping(statement: cursor, name: str, patience: LockWait, change: Callable[
 
     Raises `ViewBusy`.
     """
-    started = time.monotonic()
-    attempt = 1
+    from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
     statement.execute("SAVEPOINT swap")
-    while True:
-        try:
-            # A number of milliseconds; zero would mean for ever.
-            statement.execute("SET LOCAL lock_timeout = %s", (max(1, round(patience.wait_seconds * 1000)),))
-            # Two changes at once, as of different weeks: each has to see what the other did.
-            lock(statement, f"{name}: swap")
-            change()
-        except (LockNotAvailable, DeadlockDetected):
-            statement.execute("ROLLBACK TO SAVEPOINT swap")
-            if time.monotonic() - started >= patience.total_seconds:
-                raise ViewBusy(name, patience.total_seconds, _users(statement, name)) from None
-            time.sleep(patience.pause_seconds)
-            attempt += 1
-        else:
-            return attempt
+    again = Retrying(
+        retry=retry_if_exception_type(_IN_USE),
+        wait=wait_fixed(patience.pause_seconds),
+        stop=stop_after_delay(patience.total_seconds),
+        # Also after the last one: who is in the way is asked in a transaction that works.
+        after=lambda _: statement.execute("ROLLBACK TO SAVEPOINT swap"),
+        reraise=True,
+    )
+    try:
+        again(_change_at_once, statement, name, patience, change)
+    except _IN_USE:
+        raise ViewBusy(name, patience.total_seconds, _users(statement, name)) from None
+    return int(again.statistics["attempt_number"])
+
+
+def _change_at_once(statement: cursor, name: str, patience: LockWait, change: Callable[[], None]) -> None:
+    # A number of milliseconds; zero would mean for ever.
+    statement.execute("SET LOCAL lock_timeout = %s", (max(1, round(patience.wait_seconds * 1000)),))
+    # Two changes at once, as of different weeks: each has to see what the other did.
+    lock(statement, f"{name}: swap")
+    change()
 
 
 def _users(statement: cursor, name: str) -> tuple[int, ...]:

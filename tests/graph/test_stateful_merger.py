@@ -54,10 +54,10 @@ class Till:
         self.spent: dict[int, dict[int, int]] = {n: {n: 10, 0: n} for n in range(1, 11)}
         self.totals = self.define()
 
-    def define(self) -> dg.AssetsDefinition:
+    def define(self, days: dg.PartitionsDefinition[str] = DAYS) -> dg.AssetsDefinition:
         @dg.asset(
             key=["silver", "totals"],
-            partitions_def=DAYS,
+            partitions_def=days,
             metadata={**STATEFUL, "contract": f"{__name__}:Totals"},
             ins={"before": dg.AssetIn(["silver", "totals"], partition_mapping=DAY_BEFORE)},
         )
@@ -127,6 +127,29 @@ def test_totals_after_a_corrected_day_and_its_replay_are_those_of_a_clean_run(ti
         till.run(number)
     assert till.shop.rows("totals") == till.expected(1, 2, 3, 4)
     assert verdict().passed
+
+
+def test_totals_begin_anew_where_another_calendar_takes_the_place(till: Till) -> None:
+    """As when a log is landed in a home in which days were simulated: the totals are of the log alone, and nothing is red."""
+    for number in (1, 2):
+        till.run(number)
+    other = Till(till.shop.engine, till.shop.root)
+    other.totals = other.define(dg.DailyPartitionsDefinition("2015-05-03", end_date="2015-05-06"))
+    for number in (3, 4):
+        other.shop.run(other.totals, key=f"2015-05-{number:02}")
+    assert other.shop.rows("totals") == other.expected(3, 4)
+    check = replay_check(other.totals)
+    done = dg.materialize(
+        [other.totals, check],
+        instance=other.shop.instance,
+        resources={
+            "lake": Lake(root_uri=str(other.shop.root), spark=other.shop.engine),
+            "io_manager": other.shop.manager,
+        },
+        selection=dg.AssetSelection.checks(check),
+    )
+    (found,) = done.get_asset_check_evaluations()
+    assert (found.passed, found.metadata["stateful/partitions"].value) == (True, 2)
 
 
 @pytest.mark.faults

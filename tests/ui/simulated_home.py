@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
 import dagster as dg
 from deltalake import DeltaTable
-from web_ui import PROJECT, DagsterProcess, until
+from web_ui import PROJECT, SERVE, DagsterProcess, until
 
 from de_resources.local import LocalServices
 from de_resources.settings import Settings
@@ -41,20 +42,21 @@ class View:
 
     time: datetime
     page: str
+    address: str = "192.0.2.7"
 
     @property
     def line(self) -> str:
         when = self.time.strftime("%d/%b/%Y:%H:%M:%S +0000")
-        return f'192.0.2.7 - - [{when}] "GET {self.page} HTTP/1.1" 200 512 "-" "{AGENT}"'
+        return f'{self.address} - - [{when}] "GET {self.page} HTTP/1.1" 200 512 "-" "{AGENT}"'
 
 
-def visited(random_: random.Random, days: int) -> list[View]:
+def visited(random_: random.Random, days: int, start: datetime = START) -> list[View]:
     """Twenty to forty views an hour, in their order, and every third hour quiet, but no first and last one of a day."""
     views: list[View] = []
     for hour in range(24 * days):
         quiet = hour % 24 not in (0, 23) and random_.random() < 1 / 3
         for _ in range(0 if quiet else random_.randint(20, 40)):
-            moment = START + timedelta(hours=hour, seconds=random_.randrange(3600))
+            moment = start + timedelta(hours=hour, seconds=random_.randrange(3600))
             views.append(View(moment, f"/page/{len(views)}"))
     return sorted(views, key=lambda view: view.time)
 
@@ -84,6 +86,23 @@ def expected(views: Sequence[View]) -> Counter[tuple[datetime, str]]:
     return Counter({(view.time, view.page): 1 for view in views})
 
 
+class Talks(Protocol):
+    """A process that can be asked for the end of what it printed."""
+
+    def output(self) -> str: ...
+
+
+@dataclass
+class Served:
+    """What `de run` serves: webserver and daemon, watched by a process of ours."""
+
+    log: Path
+    process: subprocess.Popen[str]
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")[-2000:]
+
+
 @dataclass
 class Home:
     """A platform's home, its engine, and what was landed in it so far."""
@@ -97,6 +116,21 @@ class Home:
 
     def daemon(self) -> DagsterProcess:
         return DagsterProcess(["dagster._daemon", "run", "-w", str(PROJECT / "workspace.yaml")], self.environment)
+
+    @contextmanager
+    def served(self) -> Iterator[Served]:
+        """The UI as `de run` serves it; nothing of it is left afterwards."""
+        log = Path(self.environment["DE_HOME"], "served.log")
+        with log.open("w") as said:
+            command = [sys.executable, "-c", SERVE, "0"]
+            process = subprocess.Popen(command, cwd=PROJECT, env=self.environment, stdout=said, stderr=said, text=True)
+        served = Served(log, process)
+        try:
+            until(lambda: "Dagster UI" in log.read_text(), 200, served.output)
+            yield served
+        finally:
+            process.terminate()
+            process.wait(timeout=90)
 
     def table(self, name: str) -> Path:
         return Path(self.environment["DE_HOME"], "lake", name)
@@ -122,7 +156,7 @@ class Home:
         there = hours <= self.materialized(SILVER) and days <= self.materialized(GOLD)
         return there and not self.works() and self.silver() == expected(views)
 
-    def takes_in(self, views: Sequence[View], daemon: DagsterProcess, seconds: float = STEP_SECONDS) -> None:
+    def takes_in(self, views: Sequence[View], daemon: Talks, seconds: float = STEP_SECONDS) -> None:
         """Wait until it has."""
         until(
             lambda: self.has_taken_in(views),

@@ -9,19 +9,19 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from processes import listening, living, outlets
-from web_ui import PROJECT, free_port, until
+from simulated_home import START, View
+from web_ui import PROJECT, SERVE, Webserver, free_port, until
 
 from de_assets.cli.ui import answers
 from de_resources.local.processes import MARKER, marked, stop_all
 
 pytestmark = pytest.mark.ui
 
-SERVE = "from de_assets.cli.ui import serve; from de_resources.settings import Settings; import sys; "
-SERVE += "serve(Settings.from_environment(), int(sys.argv[1]))"
 Serve = Callable[[int], subprocess.Popen[str]]
 
 
@@ -31,7 +31,9 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     (tmp_path / "dagster").mkdir()
     shutil.copyfile(PROJECT / "dagster.yaml", tmp_path / "dagster" / "dagster.yaml")
     started: list[subprocess.Popen[str]] = []
-    environment = {**os.environ, "DE_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1", "COLUMNS": "400"}
+    # The second look of the sensors is not awaited: nothing is to be computed here.
+    environment = {**os.environ, "DE_HOME": str(tmp_path), "DE_SENSOR_SECONDS": "3600"}
+    environment |= {"PYTHONUNBUFFERED": "1", "COLUMNS": "400"}
 
     def start(port: int) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", SERVE, str(port)]
@@ -50,6 +52,14 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 def said(home: Path, number: int = 0) -> str:
     return (home / f"ui-{number}.log").read_text()
+
+
+def land_beside(home: Path, days: int) -> None:
+    """A log of one view at noon of each day, landed by a process of its own."""
+    log = home / "access.log"
+    log.write_text("".join(f"{View(START + timedelta(days=day, hours=12), '/').line}\n" for day in range(days)))
+    land = [str(Path(sys.executable).with_name("de")), "land", str(log)]
+    subprocess.run(land, cwd=PROJECT, env={**os.environ, "DE_HOME": str(home)}, check=True, timeout=120)
 
 
 def test_the_ui_is_reachable_from_here_only_and_leaves_nothing(serve: Serve, tmp_path: Path) -> None:
@@ -75,6 +85,18 @@ def test_the_ui_is_reachable_from_here_only_and_leaves_nothing(serve: Serve, tmp
     addresses = listening(family)
     assert addresses
     assert [ip for ip in addresses if not ipaddress.ip_address(ip).is_loopback] == []
+
+    web = Webserver(int(address[1]))
+    assert web.asset("gold/visits_cube_daily", "partitionKeys")["partitionKeys"][0] == "2024-10-10"
+    for days in (1, 3):
+        land_beside(tmp_path, days)
+        hours = [f"{START + timedelta(hours=12 + hour):%Y-%m-%d-%H:00}" for hour in range(24 * (days - 1) + 1)]
+        until(
+            lambda: web.asset("bronze/visits", "partitionKeys")["partitionKeys"] == hours,  # noqa: B023 - called at once
+            120,
+            lambda: f"the hours of the landed log have partitions; {said(tmp_path)}",
+        )
+    assert said(tmp_path) == output, "the address is still the last line"
 
     second = serve(0)
     assert second.wait(timeout=120) != 0

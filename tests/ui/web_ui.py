@@ -18,6 +18,10 @@ import requests
 PROJECT = Path(__file__).resolve().parents[2]
 LOCATION = {"repositoryLocationName": "de_assets", "repositoryName": "__repository__"}
 
+SERVE = "from de_assets.cli.ui import serve; from de_resources.settings import Settings; import sys; "
+SERVE += "serve(Settings.from_environment(), int(sys.argv[1]))"
+"""A program: what `de run` does in the end, on a wanted port."""
+
 
 def until(condition: Callable[[], object], seconds: float, what: Callable[[], str]) -> None:
     """Poll until the condition is true; fail with `what` was waited for when it is not in time."""
@@ -87,12 +91,11 @@ def _kill(processes: Sequence[psutil.Process]) -> None:
     psutil.wait_procs(processes, timeout=30)
 
 
-class WebUI:
-    """A webserver on a loopback port."""
+class Webserver:
+    """A webserver on a loopback port, whoever has started it."""
 
-    def __init__(self, port: int, process: DagsterProcess) -> None:
+    def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
-        self.process = process
         self._http = requests.Session()
         self._http.trust_env = False  # no proxy stands between us and the loopback
 
@@ -133,6 +136,14 @@ class WebUI:
                 s["scheduleState"] for s in location["schedules"]
             ]
             assert {state["status"] for state in states} == {"STOPPED"}
+
+
+class WebUI(Webserver):
+    """A webserver that a test has started."""
+
+    def __init__(self, port: int, process: DagsterProcess) -> None:
+        super().__init__(port)
+        self.process = process
 
 
 @dataclass

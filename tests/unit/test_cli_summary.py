@@ -1,11 +1,14 @@
 """The summary tells of each dataset what became of it and why, with seconds, and what a person does next."""
 
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import ClassVar
 
 import dagster as dg
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from de_assets.cli.summary import show
 from de_assets.cli.terminal import console
@@ -71,6 +74,12 @@ class Summary:
             [line.strip() for line in lines if line.startswith("  ") and "Materialised" not in line],
         )
 
+    def rows(self, found: UnitOutcome) -> list[list[str]]:
+        """The cells of the table."""
+        show([found], self.settings)
+        lines = (line for line in self.capsys.readouterr().out.splitlines() if line.startswith("│ "))
+        return [[cell.strip() for cell in line.strip("│ ").split("│")] for line in lines]
+
 
 @pytest.fixture
 def summary(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Summary:
@@ -89,6 +98,28 @@ def test_up_to_date(summary: Summary, written: list[str], said: str) -> None:
     found = outcome()
     found.up_to_date, found.written = {FIRST}, {*written}
     assert summary.of(found) == (True, ["1.2", said], [])
+
+
+@pytest.mark.pattern("late_data_detector")
+def test_a_table_that_is_stored_by_further_columns_has_no_more_partitions_for_it(
+    summary: Summary, tmp_path: Path
+) -> None:
+    """As `silver/visits_late`, by the hour of the landing and that of the event."""
+    found = outcome()
+    found.written = {FIRST, SECOND}
+    day = {"day": [date(2024, 10, 10), date(2024, 10, 10), date(2024, 10, 11)], "of": [1, 2, 1], "row": [1, 2, 3]}
+    write_deltalake(str(tmp_path / "lake" / "days"), pa.table(day), partition_by=["day", "of"])
+    (row,) = (cells for cells in summary.rows(found) if cells[0] == "days")
+    assert row[1:4] == ["2", "3", "0"], "partitions, rows, version"
+
+
+def test_a_table_into_which_days_are_merged_has_no_partitions_of_its_own(summary: Summary, tmp_path: Path) -> None:
+    """As `gold/user_activity`."""
+    found = outcome()
+    found.written = {FIRST, SECOND}
+    write_deltalake(str(tmp_path / "lake" / "days"), pa.table({"row": [1, 2, 3]}))
+    (row,) = (cells for cells in summary.rows(found) if cells[0] == "days")
+    assert row[1:4] == ["1", "3", "0"], "as a whole"
 
 
 def test_nothing_to_do(summary: Summary) -> None:

@@ -416,6 +416,22 @@ class TestUpToDate:
         assert runs.of("hours") == [("2024-10-10-03:00",)]
         assert runs.of("days") == [("2024-10-10",)], "which waited for it"
 
+    def test_what_a_check_warns_of_is_not_computed_again(self, instance: dg.DagsterInstance, runs: Runs) -> None:
+        """A warning holds nothing back: how long a step took, or how the hours are spread, comes out the same again."""
+        definitions = hours_and_days(runs, failing=HOURS[:3], severity=dg.AssetCheckSeverity.WARN)
+
+        @dg.asset_check(asset="days")
+        def is_quick() -> dg.AssetCheckResult:
+            return dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.WARN)
+
+        definitions = dg.Definitions.merge(definitions, dg.Definitions(asset_checks=[is_quick]))
+        first = self.again(instance, definitions)
+        assert first["days"].checks_warned == ["days: is_quick"]
+        runs.computed.clear()
+        outcomes = self.again(instance, definitions)
+        assert runs.computed == [("report", ())]
+        assert outcomes["hours"].up_to_date == set(HOURS)
+
     def test_what_failed_is_tried_again(self, instance: dg.DagsterInstance, runs: Runs) -> None:
         self.again(instance, hours_and_days(runs, raising=["2024-10-10-03:00"]))
         runs.computed.clear()

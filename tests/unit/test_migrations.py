@@ -48,6 +48,19 @@ def test_the_new_side_is_computed_from_the_old_one(
     assert rows(spark, migration, Sides.OLD, [old], schema) == [known]
 
 
+@pytest.mark.parametrize("type_", [T.TimestampType(), T.TimestampNTZType(), T.DateType()], ids=str)
+def test_a_text_without_a_date_becomes_no_time(spark: SparkSession, type_: T.DataType) -> None:
+    """`10:05` would be today's, and another day's in tomorrow's rerun."""
+    migration = retype("timed", "said", TEXT, "at", type_)
+    for text in ("10:05", "T10:05:00", "2024", "2024-06"):
+        (row,) = rows(spark, migration, Sides.BOTH, [(text,)], "said string")
+        assert row == {"said": text, "at": None}
+        told = spark.createDataFrame([(text,)], "said string").transform(lambda f: migration.stored(f, Sides.BOTH))
+        assert told.where(migration.loses).count() == 1, "and no contraction drops it unseen"
+    (row,) = rows(spark, migration, Sides.BOTH, [("2024-06-30",)], "said string")
+    assert str(row["at"]).startswith("2024-06-30")
+
+
 def test_the_old_side_is_computed_from_the_new_one(spark: SparkSession) -> None:
     assert rows(spark, RETYPE, Sides.BOTH, [(7,)], "amount_int int") == [{"amount": "7", "amount_int": 7}]
     person = [(("Ann", 30),)]

@@ -110,12 +110,14 @@ def order_of(asset: str, partitions: dg.PartitionsDefinition) -> tuple[str, ...]
 class MergePlan:
     """What has to happen before the merge. `back_to`: the version to restore; `clear`: all rows go.
 
-    `replay` are the partitions that are still out after the merge, `awaited` those that are out before it.
+    `replay` are the partitions that are still out after the merge, `awaited` those that are out before it; `elsewhere` are
+    those that are out and that this calendar does not have: they are awaited where they are partitions again.
     """
 
     kept: tuple[MergedPartition, ...]
     awaited: tuple[str, ...]
     replay: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()
     back_to: int | None = None
     clear: bool = False
 
@@ -127,12 +129,13 @@ class MergePlan:
     @property
     def taking_back(self) -> dict[str, Any]:
         """What the stamp of the commit before the merge says."""
-        return facts("clear", None, self.awaited) if self.clear else facts("restore", self.after, self.awaited)
+        out = (*self.awaited, *self.elsewhere)
+        return facts("clear", None, out) if self.clear else facts("restore", self.after, out)
 
     @property
     def merging(self) -> dict[str, Any]:
         """What the stamp of the merge says."""
-        return facts("merge", self.after, self.replay)
+        return facts("merge", self.after, (*self.replay, *self.elsewhere))
 
 
 class Past(Protocol):
@@ -164,17 +167,23 @@ class LoggedPast:
 def planned(state: MergeState, turn: PartitionRun, table: str, past: Past | None) -> MergePlan:
     """What the turn has to do in this state of the table; no past: the table does not exist.
 
+    Where all that is in the table is of another calendar, the first partition of this one builds on nothing: what was added
+    is set aside.
+
     Raises `ReplayFirst`, `StateMoved`, `StateGone` and `WouldUndo`.
     """
     _require_basis(state, turn, table)
     state.require_replayed(table, turn.key, turn.order[: turn.order.index(turn.key)])
     kept, later = state.split(turn.key, turn.order)
-    out = {*state.replay, *(e.key for e in later)}
+    known = set(turn.order)
+    if turn.is_first and known.isdisjoint(e.key for e in state.entries):
+        kept, later = (), state.entries
+    out = dict.fromkeys([*state.replay, *(e.key for e in later)])
     awaited = tuple(key for key in turn.order if key in out)
     replay = tuple(key for key in awaited if key != turn.key)
     if not kept and not state.complete and not turn.is_first:
         raise StateGone(table, turn.key, "the log no longer tells which partitions came before it", turn.order[0])
-    plan = MergePlan(kept, awaited, replay)
+    plan = MergePlan(kept, awaited, replay, tuple(key for key in out if key not in known))
     if past is not None and not kept and (later or turn.is_first) and past.holds_rows():
         plan = replace(plan, clear=True)
     elif past is not None and kept and later:

@@ -316,6 +316,44 @@ def test_a_gap_in_the_calendar_is_none_and_the_missing_are_named_in_order() -> N
     assert life.plan(ORDER[2]).replay == ORDER[3:5], "the third may come in now"
 
 
+@pytest.mark.parametrize("other", ["2015-05", "2030-01"], ids=["an earlier month", "a later one"])
+def test_what_an_earlier_calendar_added_is_set_aside_and_awaited_where_that_comes_back(other: str) -> None:
+    """As when a log takes the place of days that were simulated: their visitors are nobody's."""
+    life = Life()
+    for key in ORDER[:2]:
+        life.run(key, {1: key})
+    days = tuple(f"{other}-0{n}" for n in range(1, 4))
+    first = planned(life.state, PartitionRun(days[0], days), WRITER, life)
+    assert (first.clear, first.after, first.replay) == (True, None, ())
+    for number, key in enumerate(days):
+        plan = planned(life.state, PartitionRun(key, days), WRITER, life)
+        assert plan.clear == (number == 0)
+        if plan.clear:
+            life.commit("DELETE", {}, TableState(), life.stamp(plan.taking_back, key))
+        life.commit("MERGE", {2: key}, TableState(), life.stamp(plan.merging, key))
+    assert [entry.key for entry in life.state.entries] == [*days]
+    again = planned(life.state, PartitionRun(days[1], days), WRITER, life)
+    assert (again.clear, again.after, again.replay) == (False, life.state.entries[0], (days[2],))
+
+    with pytest.raises(ReplayFirst) as caught:
+        life.plan(ORDER[2])
+    assert caught.value.missing == ORDER[:2], "the days of the earlier calendar are not silently missing"
+    back = life.plan(ORDER[0])
+    assert (back.clear, back.after, back.replay) == (True, None, (ORDER[1],))
+
+
+def test_a_longer_calendar_keeps_what_is_there() -> None:
+    """The next log, before or after the first one: that is no other calendar."""
+    life = Life()
+    for key in ORDER[2:4]:
+        life.run(key, {1: key})
+    assert not planned(life.state, PartitionRun(ORDER[4], ORDER), WRITER, life).clear
+    earlier = planned(life.state, PartitionRun(ORDER[0], ORDER), WRITER, life)
+    assert (earlier.clear, earlier.replay) == (True, ORDER[2:4])
+    shorter = planned(life.state, PartitionRun(ORDER[3], ORDER[3:]), WRITER, life)
+    assert shorter.after == life.state.entries[0], "what lies before a shorter calendar stays below it"
+
+
 def test_a_log_that_no_longer_reaches_back_refuses_old_partitions_and_takes_new_ones() -> None:
     life = Life()
     for key in ORDER[:3]:
