@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,13 +12,13 @@ from pathlib import Path
 
 from de_assets.cli.terminal import console
 from de_resources.errors import PermanentError
-from de_resources.local.ports import LOOPBACK, is_free
+from de_resources.local.ports import LOOPBACK, any_free, is_free
 from de_resources.local.processes import MARKER, marked, stop_all
 from de_resources.local.service import write_private
 from de_resources.other_location import UI
 from de_resources.settings import Settings
 
-READY_SECONDS = 180.0
+READY_SECONDS = 300.0
 GRACE_SECONDS = 40.0
 _POLL_SECONDS = 0.5
 _LINES_SHOWN = 15
@@ -61,7 +60,7 @@ def serve(settings: Settings, port: int) -> None:
         raise PermanentError("There is no workspace.yaml in this folder. Run `de` in the project's root folder.")
     for running in marked(_place(settings)):
         raise UIAlreadyRuns(running.pid)
-    chosen = port if port and is_free(port) else _any_port()
+    chosen = port if port and is_free(port) else any_free()
     if port and chosen != port:
         console.print(f"Port {port} is taken by another process, which is left alone.", highlight=False)
     with _termination_as_interrupt(), _dagster_dev(settings, workspace, chosen) as process, suppress(KeyboardInterrupt):
@@ -130,13 +129,6 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, log: Pat
         if time.monotonic() > deadline:
             raise UIFailed(f"no answer within {READY_SECONDS:.0f} s", log)
         time.sleep(_POLL_SECONDS)
-
-
-def _any_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        found: int = probe.getsockname()[1]
-        return found
 
 
 def answers(port: int) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 import psutil
 import pytest
 from platform_world import KEYS, Lakehouse, Platform
+from waiting import PATIENCE
 
 pytestmark = [pytest.mark.services, pytest.mark.faults]
 
@@ -22,8 +23,8 @@ OTHERS = [
     {"assets": ["bronze/visits", "bronze/visits_dead_letter"], "first": KEYS[0], "last": KEYS[0]},
 ]
 SERVICES = {"bronze/visits_stream": "kafka", "bronze/users_changes": "kafka", "bronze/legacy_visits": "postgres"}
-SECONDS = 20 + 4 * 5
-"""Of four attempts, each of which gives up after five seconds."""
+SECONDS = PATIENCE
+"""Of four attempts, each of which gives up after five seconds. Without these times it takes minutes, or for ever."""
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def killed(platform: Platform) -> Platform:
     for name in set(SERVICES.values()):
         service = psutil.Process(platform.status(name).pid)
         service.kill()
-        service.wait(20)
+        service.wait(PATIENCE)
     return platform
 
 

@@ -6,7 +6,7 @@ import dagster as dg
 import psutil
 import pytest
 from platform_world import Platform
-from waiting import waits
+from waiting import PATIENCE, waits
 
 from de_resources.kafka import KafkaBroker
 from de_resources.postgres import PostgresDatabase
@@ -36,7 +36,7 @@ def test_a_service_that_comes_back_while_the_step_waits_fails_no_run(
 ) -> None:
     process = psutil.Process(platform.status(service).pid)
     process.kill()
-    process.wait(20)
+    process.wait(PATIENCE)
     with platform.at_home(), waits(platform.up) as slept:
         resources = {"broker": KafkaBroker(), "database": PostgresDatabase()}
         result = dg.materialize([asset], resources=resources, raise_on_error=False)

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import psycopg2
 import pytest
+from waiting import PATIENCE
 from weekly_world import BRIEF, COLUMNS, FIRST, SECOND, THIRD, World, rows_of
 
 from de_resources.delta.write.crash_points import at
@@ -41,7 +42,7 @@ from de_resources.postgres.weekly import (
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("fast_metadata_cleaner")]
 
-DEADLINE = 60.0
+DEADLINE = PATIENCE
 
 
 @pytest.fixture
@@ -285,7 +286,7 @@ def test_kill_9_leaves_the_old_week_or_the_new_one_and_no_table_beside_it(
     folder = os.path.dirname(__file__)  # noqa: PTH120
     environment = {**os.environ, "DE_KILL_AT": point}
     environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
-    killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=120)
+    killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=PATIENCE)
     assert killed.returncode == -signal.SIGKILL
 
     assert world.seen() == [(FIRST.start, 14, version, version)]
