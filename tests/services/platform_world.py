@@ -211,9 +211,16 @@ def kill_service(services: LocalServices, name: str) -> None:
     services.up([name])
 
 
+def pid_of(services: LocalServices, name: str) -> int:
+    """Of a service that runs. None is nobody's: a signal to it would reach the tests themselves."""
+    pid = next(status.pid for status in services.status() if status.name == name)
+    assert pid, f"{name} does not run"
+    return pid
+
+
 def take_away(services: LocalServices, name: str) -> None:
     """Kill -9, and wait until it is known to be dead."""
-    os.kill(next(s.pid for s in services.status() if s.name == name) or 0, signal.SIGKILL)
+    os.kill(pid_of(services, name), signal.SIGKILL)
     deadline = time.monotonic() + DEADLINE
     while next(s.state for s in services.status() if s.name == name) is not ServiceState.FAILED:
         assert time.monotonic() < deadline, f"nobody noticed that {name} is dead"

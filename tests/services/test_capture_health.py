@@ -17,6 +17,7 @@ from uuid import uuid4
 import psutil
 import pytest
 from confluent_kafka import Producer
+from platform_world import pid_of
 from pydantic import SecretStr
 from waiting import PATIENCE
 
@@ -124,8 +125,7 @@ def test_a_capture_without_its_database_is_degraded_and_well_again_afterwards(
             time.sleep(0.2)
 
     until(ServiceState.RUNNING)
-    pid = next(status.pid for status in at_home.status() if status.name == "postgres")
-    psutil.Process(pid).kill()
+    psutil.Process(pid_of(at_home, "postgres")).kill()
     until(ServiceState.DEGRADED)
     at_home.up(["postgres"])
     until(ServiceState.RUNNING)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 
 import psutil
 import pytest
-from platform_world import KEYS, Lakehouse, Platform
+from platform_world import KEYS, Lakehouse, Platform, pid_of
 from waiting import PATIENCE
 
 pytestmark = [pytest.mark.services, pytest.mark.faults]
@@ -31,7 +31,7 @@ SECONDS = PATIENCE
 def killed(platform: Platform) -> Platform:
     """Broker and database are killed; the next test's platform starts them again."""
     for name in set(SERVICES.values()):
-        service = psutil.Process(platform.status(name).pid)
+        service = psutil.Process(pid_of(platform.services, name))
         service.kill()
         service.wait(PATIENCE)
     return platform
@@ -40,7 +40,7 @@ def killed(platform: Platform) -> Platform:
 @pytest.fixture
 def frozen(platform: Platform) -> Iterator[Platform]:
     """Both still take connections and never answer, as a hanging host or a half-open connection does."""
-    pids = [platform.status(name).pid or 0 for name in set(SERVICES.values())]
+    pids = [pid_of(platform.services, name) for name in set(SERVICES.values())]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     yield platform
