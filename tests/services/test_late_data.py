@@ -428,7 +428,7 @@ def test_kill_9_between_claim_and_launch_delays_the_day_and_does_not_lose_it(
     world.land(hour(3))
     folder = str(Path(__file__).parent)
     environment = {**os.environ, "DE_KILL_AT": f"after_commit:{world.layer}/daily"}
-    environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
+    environment["PYTHONPATH"] = f"{folder}:{folder}/..:{environment.get('PYTHONPATH', '')}"
     killed = subprocess.run(
         [sys.executable, "-c", _KILLED, str(tmp_path), world.layer], env=environment, timeout=PATIENCE, check=False
     )

@@ -182,7 +182,7 @@ def test_kill_9_between_history_and_table_leaves_both_as_they_were(world: World)
     before = (world.seen(), world.query("SELECT * FROM {}.devices_history ORDER BY id, day"))
     folder = os.path.dirname(__file__)  # noqa: PTH120
     environment = {**os.environ, "DE_KILL_AT": "before_commit"}
-    environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
+    environment["PYTHONPATH"] = f"{folder}:{folder}/..:{environment.get('PYTHONPATH', '')}"
     killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=PATIENCE)
     assert killed.returncode == -signal.SIGKILL
     assert (world.seen(), world.query("SELECT * FROM {}.devices_history ORDER BY id, day")) == before

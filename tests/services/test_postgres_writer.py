@@ -156,7 +156,7 @@ def test_kill_9_between_two_writes_leaves_neither_and_after_the_commit_both(
     world.write(FIRST, 1, 2)
     folder = os.path.dirname(__file__)  # noqa: PTH120
     environment = {**os.environ, "DE_KILL_AT": point.format(world.schema)}
-    environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
+    environment["PYTHONPATH"] = f"{folder}:{folder}/..:{environment.get('PYTHONPATH', '')}"
     killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=PATIENCE)
     assert killed.returncode == -signal.SIGKILL
 
