@@ -165,6 +165,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _why(error: Exception) -> str:
-    """The webserver's name of the refusal, and its first line."""
-    said = [line for part in error.args if part for line in str(part).splitlines()[:1]]
-    return ": ".join(said)[:300] or type(error).__name__
+    """The webserver's name of the refusal, and its first line; what it answered where the client could make nothing of it."""
+    answered = error.__cause__ or error
+    said = [line for part in answered.args if part for line in str(part).splitlines()[:1]]
+    return ": ".join(said)[:300] or type(answered).__name__

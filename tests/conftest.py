@@ -93,7 +93,7 @@ def run_de(tmp_path: Path) -> Callable[..., str]:
     def run(*arguments: str) -> str:
         environment = {**os.environ, "DE_HOME": str(tmp_path / "home"), "COLUMNS": "240"}
         command = [str(Path(sys.executable).with_name("de")), *arguments]
-        done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=540)
+        done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=800)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -1,4 +1,4 @@
-"""Dagster's waiting between two attempts, without the waiting."""
+"""Waiting: how long for an event that has to come, and Dagster's pauses between two attempts without the pauses."""
 
 from __future__ import annotations
 
@@ -8,17 +8,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
+PATIENCE = 180.0
+"""Seconds for an event that has to come: a process that ends, a server that answers. So long nothing takes, however busy the
+machine is, and a test that has waited for it has failed. No verdict depends on how much of it was needed."""
+
 
 @dataclass
 class Clock:
-    """Stands for the module `time` where steps wait for their next attempt: a sleep takes no time and is written down."""
+    """Stands for the module `time` where steps wait for their next attempt: a sleep takes no time and is written down.
+
+    It moves by sleeps alone. A clock that also went on with the machine's would skip a pause that jitter has made short.
+    """
 
     meanwhile: Callable[[], object] = lambda: None
     slept: list[float] = field(default_factory=list)
+    began: float = field(default_factory=real.time)
 
     def time(self) -> float:
-        """Now, and all that was slept."""
-        return real.time() + sum(self.slept)
+        """When it began, and all that was slept."""
+        return self.began + sum(self.slept)
 
     def sleep(self, seconds: float) -> None:
         """Let happen what happens while a step waits."""

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,13 +15,13 @@ from de_assets.calendar import Calendar
 from de_assets.cli.grown_calendar import LOOK_SECONDS, GrownCalendar
 from de_assets.cli.terminal import console
 from de_resources.errors import PermanentError
-from de_resources.local.ports import LOOPBACK, is_free
+from de_resources.local.ports import LOOPBACK, any_free, is_free
 from de_resources.local.processes import MARKER, marked, stop_all
 from de_resources.local.service import write_private
 from de_resources.other_location import UI, OtherLocation
 from de_resources.settings import Settings
 
-READY_SECONDS = 180.0
+READY_SECONDS = 300.0
 GRACE_SECONDS = 40.0
 _POLL_SECONDS = 0.5
 _LINES_SHOWN = 15
@@ -65,7 +64,7 @@ def serve(settings: Settings, port: int) -> None:
         raise PermanentError("There is no workspace.yaml in this folder. Run `de` in the project's root folder.")
     for running in marked(_place(settings)):
         raise UIAlreadyRuns(running.pid)
-    chosen = port if port and is_free(port) else _any_port()
+    chosen = port if port and is_free(port) else any_free()
     if port and chosen != port:
         console.print(f"Port {port} is taken by another process, which is left alone.", highlight=False)
     served = OtherLocation(location="de_assets", ui=f"http://{LOOPBACK}:{chosen}")
@@ -144,13 +143,6 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, log: Pat
         if time.monotonic() > deadline:
             raise UIFailed(f"no answer within {READY_SECONDS:.0f} s", log)
         time.sleep(_POLL_SECONDS)
-
-
-def _any_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        found: int = probe.getsockname()[1]
-        return found
 
 
 def answers(port: int) -> bool:

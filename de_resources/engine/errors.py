@@ -46,6 +46,14 @@ _AWAY = frozenset(
         "org.apache.kafka.common.errors.TimeoutException",
     }
 )
+_DATABASE = "org.postgresql.util.PSQLException"
+_SESSION_ENDED = (
+    "An I/O error occurred while sending to the backend",
+    "FATAL: terminating connection",
+    "FATAL: the database system is ",
+    "This connection has been closed",
+)
+"""How the driver's messages begin where the server stopped while it was read, or does not serve yet."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,11 @@ def session_is_gone(error: BaseException) -> bool:
 
 def source_away(error: BaseException) -> str | None:
     """What the engine says where a system that it reads from, or writes to, did not answer."""
-    return next((said.message.split("\n", 1)[0] for said in causes(error) if said.java in _AWAY), None)
+    return next((said.message.split("\n", 1)[0] for said in causes(error) if _is_away(said)), None)
+
+
+def _is_away(said: Said) -> bool:
+    return said.java in _AWAY or (said.java == _DATABASE and said.message.startswith(_SESSION_ENDED))
 
 
 def _java_chain(thrown: Any) -> Iterator[Said]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from secrets import SystemRandom
 
 from de_resources.errors import PermanentError
 
 LOOPBACK = "127.0.0.1"
+_OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""Where Linux tells from which ports it gives connections theirs."""
+_LOWEST, _TRIES = 20_000, 100
 
 
 class PortTaken(PermanentError):
@@ -41,7 +45,7 @@ def allocate(service: str, roles: Mapping[str, str | None], record: Path) -> dic
         elif role in remembered and remembered[role] not in ports.values() and is_free(remembered[role]):
             ports[role] = remembered[role]
         else:
-            ports[role] = _any_free(exclude=set(ports.values()))
+            ports[role] = any_free(exclude=ports.values())
     record.parent.mkdir(parents=True, exist_ok=True)
     fresh = record.with_suffix(".new")
     fresh.write_text(json.dumps(ports))
@@ -72,7 +76,29 @@ def _configured(service: str, port: int, variable: str) -> int:
     return port
 
 
-def _any_free(exclude: set[int]) -> int:
+def any_free(exclude: Collection[int] = ()) -> int:
+    """A port on which a server could listen now, and still can when it has started.
+
+    Where the system tells which ports it gives to connections, it is none of these: while a server starts, for seconds, any
+    client's connection could take it away.
+    """
+    below = _first_of_connections()
+    for port in SystemRandom().sample(range(_LOWEST, below), min(_TRIES, below - _LOWEST)) if below > _LOWEST else ():
+        if port not in exclude and is_free(port):
+            return port
+    return _given(exclude)
+
+
+def _first_of_connections() -> int:
+    """Zero where the system does not tell."""
+    try:
+        return int(_OF_CONNECTIONS.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _given(exclude: Collection[int]) -> int:
+    """By the system, out of those that connections get too."""
     while True:
         with socket.socket() as probe:
             probe.bind((LOOPBACK, 0))

@@ -49,7 +49,7 @@ KINDS: tuple[type[Service], ...] = (
     PartnerService,
     GeoService,
 )
-START_SECONDS = 120.0
+START_SECONDS = 240.0
 _SHOWN_LOG_LINES = 15
 
 

@@ -101,7 +101,7 @@ class Supervision:
         """The log of one service."""
         return self.logs / f"{name}.log"
 
-    def ensure_alive(self, timeout: float = 30.0) -> None:
+    def ensure_alive(self, timeout: float = 120.0) -> None:
         """Start supervisord unless it answers already.
 
         Raises:

@@ -16,10 +16,24 @@ from de_resources.local.postgres_role import log_in
 from de_resources.secrets import Secrets
 from de_resources.settings import Settings
 
-__all__ = ["DatabaseMisconfigured", "NoWriter", "PostgresDatabase", "RelationMissing", "ServiceUnavailable"]
+__all__ = [
+    "DatabaseMisconfigured",
+    "NoWriter",
+    "PostgresDatabase",
+    "RelationMissing",
+    "ServiceUnavailable",
+    "SessionLost",
+]
 
 ANSWER_SECONDS = 5
 _HINT = "start it with `de up postgres`, or name another server in the resource's `host`."
+
+
+class SessionLost(ServiceUnavailable, psycopg2.OperationalError):
+    """The database ended a session in the middle of its transaction, which is visible as a whole or not at all.
+
+    Also one of the driver's errors, for who handles these.
+    """
 
 
 class DatabaseMisconfigured(PermanentError):
@@ -76,11 +90,19 @@ class PostgresDatabase(dg.ConfigurableResource):
 
         Raises:
             ServiceUnavailable: no session within five seconds, or none is configured and none runs here.
+            SessionLost: the server stopped, or ended the session, before the transaction's end was confirmed.
             DatabaseMisconfigured, UnknownSecret, NotASecretReference: the configured credentials are no good.
             NoWriter: for the `writer`, a role without rights of its own, of a configured server that names none.
         """
-        with closing(self.open(writer=writer)) as session, session:
-            yield session
+        with closing(self.open(writer=writer)) as session:
+            address = f"{session.info.host}:{session.info.port}"
+            try:
+                with session:
+                    yield session
+            except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
+                if not session.closed:  # it serves on: a lock, a time-out
+                    raise
+                raise SessionLost("postgres", address, f"{_first_said(error)}; {_HINT}") from error
 
     def jdbc_options(self, table: str) -> dict[str, str]:
         """Options by which Spark's `jdbc` source reads a table: the password is one of its own, which plans redact.
@@ -149,6 +171,12 @@ class PostgresDatabase(dg.ConfigurableResource):
         if endpoint is None:
             raise ServiceUnavailable("postgres", "this machine", _HINT)
         return _as_writer(settings, endpoint) if writer else endpoint
+
+
+def _first_said(error: BaseException) -> str:
+    """On one line. Of an error that hides the one that it came with, that one's."""
+    first = error.__context__ if isinstance(error.__context__, psycopg2.OperationalError) else error
+    return " ".join(str(first).split())
 
 
 def _as_writer(settings: Settings, endpoint: Endpoint) -> Endpoint:

@@ -15,6 +15,7 @@ import pytest
 import writer_process
 from deltalake import DeltaTable, write_deltalake
 from pyspark import cloudpickle
+from waiting import PATIENCE
 from writer_process import materialise, wait_for
 
 from de_resources.delta.log.retention import OVERRIDE
@@ -26,7 +27,7 @@ from de_resources.spark import SparkEngine
 
 pytestmark = [pytest.mark.faults, pytest.mark.pattern("compactor")]
 
-DEADLINE = 60.0
+DEADLINE = PATIENCE
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import PythonFileTarget
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
+from waiting import PATIENCE
 
 from de_resources.launcher.worker import Worker
 from de_resources.run_queue.coordinator import LimitsElsewhere
@@ -86,7 +87,7 @@ class Queue:
 
     def until(self, condition: Callable[[], object]) -> None:
         """Look into the queue, as the daemon does, until something is so."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < deadline, self.told()
             self.look()

@@ -20,6 +20,7 @@ from uuid import uuid4
 import pytest
 from migration_walk import CHANGES, Walk
 from other_reader import rows_of
+from waiting import PATIENCE
 from writer_process import DEADLINE, follow, materialise, wait_for
 
 from de_resources.delta.log import TableLog
@@ -97,7 +98,7 @@ class Worker:
         """Kill -9 of the worker, its fork and its JVM."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from de_resources.alerts.book import Body
 from de_resources.contract.sla import Sla
 from de_resources.errors import PermanentError, TransientError
 from de_resources.local.endpoints import ServiceState, ServiceStatus, ServiceUnavailable
+from de_resources.postgres import SessionLost
 
 BEGUN, RELEASED = threading.Event(), threading.Event()
 days = dg.DailyPartitionsDefinition("2024-10-10", end_date="2024-10-14")
@@ -37,6 +38,8 @@ def sales(context: dg.AssetExecutionContext) -> None:
         RELEASED.wait(60)
     if "away" in context.run.tags:
         raise ServiceUnavailable(context.run.tags["away"], "127.0.0.1:5432", "start it with `de up`")
+    if "lost" in context.run.tags:
+        raise SessionLost(context.run.tags["lost"], "127.0.0.1:5432", "server closed the connection")
     if "said" in context.run.tags:
         raise ValueError(context.run.tags["said"])
     if "breaks" in context.run.tags:
@@ -354,8 +357,8 @@ def test_a_database_that_is_away_is_one_alert_until_what_runs_missed_is_written(
     """Ten minutes of it: the service's own news, and run after run that fails; another failure is news of its own."""
     keys = ["2024-10-10", "2024-10-11", "2024-10-12"]
     town.statuses = [ServiceStatus("postgres", ServiceState.RUNNING)]
-    for key in keys:
-        town.run(key, away="postgres")
+    for key, how in zip(keys, ("away", "away", "lost"), strict=True):
+        town.run(key, **{how: "postgres"})
         town.tick()
         town.statuses = [ServiceStatus("postgres", ServiceState.FAILED, why="it was killed")]
         town.tick()

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from waiting import PATIENCE
 
 SPARK_HOME = Path(pyspark.__file__).parent
-START_SECONDS = 60.0
+START_SECONDS = PATIENCE
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Cluster:
 
     def state(self) -> dict[str, Any]:
         """What the master says of workers and applications."""
-        with urllib.request.urlopen(f"{self.ui}/json/", timeout=10) as answer:  # noqa: S310 - loopback
+        with urllib.request.urlopen(f"{self.ui}/json/", timeout=PATIENCE) as answer:  # noqa: S310 - loopback
             found: dict[str, Any] = json.load(answer)
             return found
 
@@ -94,7 +95,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     """Politely first: a worker ends its executors."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(20)
+        process.wait(PATIENCE)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

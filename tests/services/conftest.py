@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from platform_world import Lakehouse, Platform
+from waiting import PATIENCE
 
 from de_assets.sources.capture import CAPTURES, USERS_CAPTURE
 from de_assets.sources.simulator import create_tables
@@ -116,10 +117,10 @@ def reduced_anew(at_home: LocalServices) -> None:
     broker = KafkaBroker()
     broker.ensure_topics(TOPICS)
     admin = AdminClient({**broker.client_config(), "log_level": "0"})
-    admin.delete_topics([VISITS_REDUCED])[VISITS_REDUCED].result(20)
+    admin.delete_topics([VISITS_REDUCED])[VISITS_REDUCED].result(PATIENCE)
     group = TopicOutput(broker.client_config(), VISITS_REDUCED, VISITS_REDUCED).group
-    if group in {each.group_id for each in admin.list_consumer_groups().result(20).valid}:
-        admin.delete_consumer_groups([group])[group].result(20)
+    if group in {each.group_id for each in admin.list_consumer_groups().result(PATIENCE).valid}:
+        admin.delete_consumer_groups([group])[group].result(PATIENCE)
     broker.ensure_topics(TOPICS)
 
 

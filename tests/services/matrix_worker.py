@@ -35,6 +35,7 @@ from warm_process import PRELOADED
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from other_reader import rows_of
+from waiting import PATIENCE
 
 from de_assets.definitions import defs
 from de_assets.ranges import range_tags
@@ -45,7 +46,7 @@ from de_resources.spark import close_connections
 # How a run may fail because another one of the same partition was faster, and the exit status that tells so.
 FASTER = ("ConcurrentWrite",)
 OVERTAKEN = 3
-MEETING_SECONDS = 120.0
+MEETING_SECONDS = PATIENCE
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 

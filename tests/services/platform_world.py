@@ -25,6 +25,7 @@ import pytest
 import warm_process
 from confluent_kafka import Producer
 from deltalake import DeltaTable
+from waiting import PATIENCE
 
 from de_assets.partitions import Calendar
 from de_assets.sources.capture import CAPTURES, USERS_CAPTURE
@@ -117,7 +118,7 @@ class Worker:
         """Kill -9 of the worker and what it started."""
         with suppress(ProcessLookupError):
             os.killpg(cast("int", self.process.pid), signal.SIGKILL)
-        self.process.join(30)
+        self.process.join(PATIENCE)
 
 
 @cache
@@ -206,12 +207,24 @@ class Lakehouse:
 
 def kill_service(services: LocalServices, name: str) -> None:
     """Kill -9, wait until it is known to be dead, and start it again."""
-    os.kill(next(s.pid for s in services.status() if s.name == name) or 0, signal.SIGKILL)
+    take_away(services, name)
+    services.up([name])
+
+
+def pid_of(services: LocalServices, name: str) -> int:
+    """Of a service that runs. None is nobody's: a signal to it would reach the tests themselves."""
+    pid = next(status.pid for status in services.status() if status.name == name)
+    assert pid, f"{name} does not run"
+    return pid
+
+
+def take_away(services: LocalServices, name: str) -> None:
+    """Kill -9, and wait until it is known to be dead."""
+    os.kill(pid_of(services, name), signal.SIGKILL)
     deadline = time.monotonic() + DEADLINE
     while next(s.state for s in services.status() if s.name == name) is not ServiceState.FAILED:
         assert time.monotonic() < deadline, f"nobody noticed that {name} is dead"
         time.sleep(0.05)
-    services.up([name])
 
 
 @dataclass

@@ -21,13 +21,13 @@ import dagster as dg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from waiting import waits
+from waiting import PATIENCE, waits
 
 from de_assets.ranges import range_tags
 from de_resources.delta.write.crash_points import at
 from de_resources.spark import close_connections
 
-DEADLINE = 120.0
+DEADLINE = PATIENCE
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 

@@ -8,6 +8,7 @@ import dagster as dg
 from dagster_delta import LocalConfig
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from waiting import PATIENCE
 
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.settings import Settings
@@ -43,7 +44,7 @@ def slow(context: dg.AssetExecutionContext, spark: SparkEngine) -> DataFrame:
             for batch in batches:
                 if int(batch["id"].iloc[0]) >= 10_000:  # type: ignore[index]
                     (Path(folder) / "writing").touch()
-                    deadline = time.monotonic() + 120
+                    deadline = time.monotonic() + PATIENCE
                     while not (Path(folder) / "release").exists() and time.monotonic() < deadline:
                         time.sleep(0.02)
                 yield batch

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import write_deltalake
 from platform_world import KEYS, Lakehouse, Platform, _fresh_instance
+from waiting import PATIENCE
 
 from de_assets.partitions import hourly
 from de_assets.sources.topics import TOPICS, VISITS
@@ -116,7 +117,7 @@ def test_a_copy_of_the_home_has_what_was_in_it_and_goes_on(lone_services: LocalS
 def produced(topic: str, value: str) -> None:
     producer = Producer({**KafkaBroker().client_config(), "log_level": 0})
     producer.produce(topic, value.encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def test_a_copy_of_the_home_goes_on_where_it_was_copied(lone_services: LocalServices, moved: Move) -> None:

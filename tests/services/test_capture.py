@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from platform_world import WAITING_CAPTURE, kill_service
 from psycopg2 import OperationalError
 from psycopg2.extras import execute_batch
+from waiting import PATIENCE
 
 from de_assets.cli.doctor.diagnosis import diagnose
 from de_assets.cli.doctor.finding import FindingVerdict
@@ -43,7 +44,7 @@ from de_resources.postgres import PostgresDatabase, RelationMissing
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("change_data_capture")]
 
-CAPTURED = 120.0
+CAPTURED = PATIENCE
 LARGE = "x" * 20_000  # beyond two kilobytes a value may be stored apart, and is not sent when it does not change
 
 
@@ -79,11 +80,11 @@ class World:
 def read_committed(topic: str) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None, tuple[int, int]]]:
     config = {**KafkaBroker().client_config(), "group.id": "test", "isolation.level": "read_committed"}
     consumer = Consumer({**config, "enable.partition.eof": True, "auto.offset.reset": "earliest", "log_level": 0})
-    partitions = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+    partitions = list(consumer.list_topics(topic, timeout=PATIENCE).topics[topic].partitions)
     consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
     ends = 0
     while ends < len(partitions):
-        message = consumer.poll(10)
+        message = consumer.poll(PATIENCE)
         assert message is not None
         if (error := message.error()) is not None:
             assert error.code() == KafkaError._PARTITION_EOF
@@ -142,7 +143,7 @@ def relaying(world: World) -> Iterator[Callable[[], None]]:
     yield start
     stopping.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
 
 
 def test_every_kind_of_change_arrives_with_images_position_and_time(world: World, relaying: Callable[[], None]) -> None:
@@ -285,7 +286,7 @@ def test_a_capture_goes_on_after_its_connection_broke_and_after_it_was_fenced(
         assert said == {world.source.name: "relaying"}
     finally:
         stopping.set()
-        loop.join(30)
+        loop.join(PATIENCE)
     assert not loop.is_alive()
     assert [change["after"]["id"] for change in world.changes()] == [1, 2, 3], "each once, whoever relayed it"
 
@@ -320,7 +321,7 @@ def test_the_relay_beats_though_nothing_changes_and_a_broken_one_leaves_its_last
         until(lambda: last_beat(job) != first)
     finally:
         stopping.set()
-        loop.join(30)
+        loop.join(PATIENCE)
     assert last_beat(job) is None, "nothing is expected of it"
 
     stopping.clear()
@@ -329,7 +330,7 @@ def test_the_relay_beats_though_nothing_changes_and_a_broken_one_leaves_its_last
     until(lambda: last_beat(job))
     broken = "SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots WHERE slot_name = %s"
     assert world.execute(broken, world.source.slot) == [(True,)]
-    loop.join(30)
+    loop.join(PATIENCE)
     assert ended
     assert last_beat(job) is not None, "it grows old"
 
@@ -453,7 +454,7 @@ def test_a_topic_that_somebody_else_writes_to_is_refused(at_home: LocalServices)
     KafkaBroker().ensure_topics([TopicSpec("foreign")])
     producer = Producer({**KafkaBroker().client_config(), "log_level": 0})
     producer.produce("foreign", b"not ours")
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE) == 0
     with pytest.raises(ForeignRecord, match="offset 0"):
         reached(KafkaBroker().client_config(), "foreign")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,9 @@ from uuid import uuid4
 import psutil
 import pytest
 from confluent_kafka import Producer
+from platform_world import pid_of
 from pydantic import SecretStr
+from waiting import PATIENCE
 
 from de_resources.capture import CaptureSource, drop, prepare, wait_until_captured
 from de_resources.capture.__main__ import _ended
@@ -27,14 +28,10 @@ from de_resources.kafka import KafkaBroker
 from de_resources.local import LocalServices, ServiceState, TopicSpec
 from de_resources.local.capture_service import CaptureService
 from de_resources.local.endpoints import Endpoint
+from de_resources.local.ports import any_free
 from de_resources.postgres import PostgresDatabase
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("change_data_capture")]
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @dataclass
@@ -54,7 +51,7 @@ class World:
         return self.service.complaint(self.endpoint)
 
     def until(self, fits: Callable[[str | None], object]) -> str | None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while not fits(said := self.complaint()):
             assert time.monotonic() < deadline, said
             time.sleep(0.1)
@@ -64,7 +61,7 @@ class World:
 @pytest.fixture
 def world(at_home: LocalServices, tmp_path: Path) -> Iterator[World]:
     sources = [CaptureSource(name, (f"public.{name}",), name) for name in (f"h{n}_{uuid4().hex[:8]}" for n in (1, 2))]
-    database, port = PostgresDatabase(), _free_port()
+    database, port = PostgresDatabase(), any_free()
     service = CaptureService(at_home.settings)
     made = World(service, Endpoint("capture", "127.0.0.1", port, "", SecretStr("")), *sources)
     KafkaBroker().ensure_topics([TopicSpec(source.name) for source in sources])
@@ -79,7 +76,7 @@ def world(at_home: LocalServices, tmp_path: Path) -> Iterator[World]:
         yield made
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
         for source in sources:
             drop(database, source)
             made.execute(f"DROP TABLE IF EXISTS {source.name}")
@@ -89,7 +86,7 @@ def world(at_home: LocalServices, tmp_path: Path) -> Iterator[World]:
 def test_one_source_of_several_that_does_not_relay_is_told_and_the_others_go_on(world: World) -> None:
     assert world.complaint() is not None, "a process that does not answer yet is not well"
     world.until(lambda said: said is None)
-    wait_until_captured(PostgresDatabase(), world.one, 60)
+    wait_until_captured(PostgresDatabase(), world.one, PATIENCE)
 
     world.execute(f"ALTER PUBLICATION {world.other.slot} DROP TABLE {world.other.name}")
     said = world.until(lambda said: said and "lacks" in said)
@@ -100,11 +97,11 @@ def test_one_source_of_several_that_does_not_relay_is_told_and_the_others_go_on(
 
     # Somebody takes over the identity of the other one's producer, as a second capture does.
     config = {**KafkaBroker().client_config(), "transactional.id": f"capture-{world.one.name}", "log_level": 0}
-    Producer(config).init_transactions(30)
+    Producer(config).init_transactions(PATIENCE)
     world.execute(f"INSERT INTO {world.one.name} VALUES (1)")
     said = world.until(lambda said: said and f"`{world.one.name}` waiting: Another capture" in said)
     world.until(lambda said: said and f"`{world.one.name}`" not in said)  # nobody had: it relays again, and says so
-    wait_until_captured(PostgresDatabase(), world.one, 60)
+    wait_until_captured(PostgresDatabase(), world.one, PATIENCE)
 
 
 def test_a_source_whose_thread_ended_says_that_it_is_dead() -> None:
@@ -122,14 +119,13 @@ def test_a_capture_without_its_database_is_degraded_and_well_again_afterwards(
         return next(status.state for status in at_home.status() if status.name == "capture")
 
     def until(wanted: ServiceState) -> None:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + PATIENCE
         while state() is not wanted:
             assert time.monotonic() < deadline, state()
             time.sleep(0.2)
 
     until(ServiceState.RUNNING)
-    pid = next(status.pid for status in at_home.status() if status.name == "postgres")
-    psutil.Process(pid).kill()
+    psutil.Process(pid_of(at_home, "postgres")).kill()
     until(ServiceState.DEGRADED)
     at_home.up(["postgres"])
     until(ServiceState.RUNNING)

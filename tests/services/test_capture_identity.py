@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from test_capture import read_committed
+from waiting import PATIENCE
 
 from de_resources.capture import Capture, CaptureSource, drop, prepare, status, wait_until_captured
 from de_resources.capture.history import AnotherDatabase
@@ -114,7 +115,7 @@ class World:
             wait_until_captured(self.database, self.source, CAPTURED)
         finally:
             stopping.set()
-            relay.join(30)
+            relay.join(PATIENCE)
 
     def told(self) -> list[tuple[str, int]]:
         """Operation and id of every change in the topic, in the order of their positions."""
@@ -157,7 +158,7 @@ def world(own_server: Server) -> World:
 
 def delete_topic(topic: str) -> None:
     admin = AdminClient({**KafkaBroker().client_config(), "log_level": "0"})
-    admin.delete_topics([topic])[topic].result(20)
+    admin.delete_topics([topic])[topic].result(PATIENCE)
 
 
 def test_changes_of_a_rebuilt_database_are_neither_dropped_nor_confirmed(world: World) -> None:
@@ -210,7 +211,7 @@ def test_a_topic_that_does_not_say_whose_changes_it_holds_is_adopted_once(
     producer = Producer({**KafkaBroker().client_config(), "log_level": 0})
     old = [("commit_lsn", b"1"), ("sequence", b"0")]
     producer.produce(world.source.topic, b'{"op": "c", "after": {"id": 0}}', b"{}", headers=old)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE) == 0
     with caplog.at_level(logging.WARNING, logger="de_resources.capture.relay"):
         for number in (1, 2):
             with world.relaying():

@@ -13,6 +13,7 @@ import psutil
 import psycopg2
 import pytest
 from processes import living
+from waiting import PATIENCE
 
 from de_resources.local import LocalServices, ServicesFailed, ServiceState, ServiceStatus
 from de_resources.local.processes import marked
@@ -55,7 +56,7 @@ def test_up_recovers_from_a_killed_supervisor_and_stale_pid_files(
     _kill_supervisor(home)
     database = psutil.Process(before.pid)
     database.kill()
-    database.wait(10)
+    database.wait(PATIENCE)
     _reuse_pid(home / "run" / "supervisord.pid", stranger.pid)
     _reuse_pid(home / "postgres" / "data" / "postmaster.pid", stranger.pid)
 
@@ -84,7 +85,7 @@ def test_a_dead_service_is_reported_and_started_again(lone_services: LocalServic
     started = _database(lone_services.up(["postgres"]))
     database = psutil.Process(started.pid)
     database.kill()
-    psutil.wait_procs([database], timeout=10)
+    psutil.wait_procs([database], timeout=PATIENCE)
 
     dead = _database(lone_services.status())
     assert lone_services.endpoint("postgres") is None
@@ -100,7 +101,7 @@ def test_a_service_that_dies_is_started_again_three_times_in_an_hour(lone_servic
     now = datetime.now(UTC) - timedelta(minutes=10)
 
     def until(*wanted: ServiceState) -> ServiceState:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while (state := _database(lone_services.status()).state) not in wanted:
             assert time.monotonic() < deadline, state
             time.sleep(0.1)
@@ -129,19 +130,20 @@ def test_a_database_whose_orphans_are_still_at_work_is_started_when_they_have_en
 ) -> None:
     """They notice the server's death at their next pause, and PostgreSQL does not start while one of them lives."""
     monkeypatch.setenv("DE_HOME", str(lone_services.settings.home))
+    monkeypatch.setattr("de_resources.local.postgres_server.ORPHAN_SECONDS", PATIENCE)
     server = psutil.Process(_database(lone_services.up(["postgres"])).pid)
     busy = beside.submit(_compute, PostgresDatabase())
     while not (orphans := [process for process in server.children() if process.cpu_times().user > 0.2]):
         assert not busy.done(), "the computation was too short"
     server.kill()
-    server.wait(10)
+    server.wait(PATIENCE)
     assert any(orphan.is_running() for orphan in orphans)
 
     assert _database(lone_services.up(["postgres"])).is_running
 
     assert living(orphans) == []
     # The answer may have left the orphan before it noticed the death: the computation's outcome is not asked for.
-    assert busy.exception(30) is None or isinstance(busy.exception(), psycopg2.OperationalError)
+    assert busy.exception(PATIENCE) is None or isinstance(busy.exception(), psycopg2.OperationalError)
 
 
 def _compute(database: PostgresDatabase) -> None:
@@ -159,7 +161,7 @@ def _kill_supervisor(home: Path) -> None:
     assert psutil.pid_exists(pid), (home / "logs" / "supervisord.log").read_text()
     supervisor = psutil.Process(pid)
     supervisor.kill()
-    supervisor.wait(10)
+    supervisor.wait(PATIENCE)
 
 
 def _reuse_pid(pid_file: Path, pid: int) -> None:

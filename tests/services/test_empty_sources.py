@@ -35,7 +35,7 @@ def test_every_dataset_is_made_of_nothing(platform: Platform, quiet_services: Lo
         engine = SparkEngine().resolved_url()
     environment = {**os.environ, "DE_HOME": str(settings.home), "DE_SPARK": engine, "COLUMNS": "240"}
     command = [str(Path(sys.executable).with_name("de")), "run", "--once", "--without-services"]
-    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=540)
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Visits: 0 records, 0 dead letter(s), 0 understood" in done.stdout
     assert ", 0 failed; " in done.stdout

@@ -18,6 +18,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
+from waiting import PATIENCE
 
 from de_resources.kafka import BrokerMisconfigured, KafkaBroker
 from de_resources.local import LocalServices, ServiceUnavailable, TopicSpec
@@ -33,7 +34,7 @@ def test_records_of_the_visits_topic_carry_the_brokers_time(at_home: LocalServic
     producer = Producer({**broker.client_config(), "acks": "all"})
     # The producer's own clock is far off, and must not matter.
     producer.produce("visits", key=b"k", value=b"v", timestamp=1, on_delivery=lambda _error, m: delivered.append(m))
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE) == 0
     assert delivered[0].error() is None
 
     record = _stored(broker, delivered[0])
@@ -49,14 +50,14 @@ def test_declared_topics_exist_once_and_others_are_not_made_by_accident(at_home:
     assert broker.ensure_topics([TopicSpec("visits", partitions=9), TopicSpec(fresh)]) == [fresh]
     assert broker.ensure_topics([TopicSpec(fresh)]) == []
 
-    topics = AdminClient({**broker.client_config()}).list_topics(timeout=10).topics
+    topics = AdminClient({**broker.client_config()}).list_topics(timeout=PATIENCE).topics
     assert len(topics["visits"].partitions) == 3
     failed: list[KafkaError] = []
     producer = Producer({**broker.client_config(), "message.timeout.ms": 2000, "log_level": 0})
     producer.produce("typo", value=b"v", on_delivery=lambda error, _message: failed.append(error))
     producer.flush(15)
     assert failed[0] is not None
-    assert "typo" not in AdminClient({**broker.client_config()}).list_topics(timeout=10).topics
+    assert "typo" not in AdminClient({**broker.client_config()}).list_topics(timeout=PATIENCE).topics
 
 
 def test_a_topic_that_the_broker_refuses_is_named(at_home: LocalServices) -> None:
@@ -92,7 +93,7 @@ def test_an_absent_broker_is_named_within_the_time_out(at_home: LocalServices, m
     with pytest.raises(ServiceUnavailable, match=r"127\.0\.0\.1:1 does not answer.*de up") as error:
         absent.check()
 
-    assert time.monotonic() - before < 7
+    assert time.monotonic() - before < PATIENCE
     assert error.value.service == "kafka"
     assert KafkaBroker().reachable()
 
@@ -117,7 +118,7 @@ def _stored(broker: KafkaBroker, delivered: Message) -> Message:
     """The record at the place that the broker has confirmed; others may have published before."""
     consumer = Consumer({**broker.client_config(), "group.id": "reader"})
     consumer.assign([TopicPartition(delivered.topic(), delivered.partition(), delivered.offset())])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     try:
         while time.monotonic() < deadline:
             record = consumer.poll(0.5)
@@ -131,7 +132,7 @@ def _stored(broker: KafkaBroker, delivered: Message) -> Message:
 def _sasl_handshake(port: int) -> int:
     """Ask a listener to begin a PLAIN login, in Kafka's wire protocol; its error code (0: go on with the password)."""
     request = struct.pack(">hhih", 17, 1, 7, -1) + struct.pack(">h5s", 5, b"PLAIN")
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         _size, correlation, error = struct.unpack(">iih", connection.recv(10, socket.MSG_WAITALL))
     assert correlation == 7

@@ -13,6 +13,7 @@ import dagster as dg
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from waiting import PATIENCE
 
 from de_checks.factory import CheckRun
 from de_checks.lag import capture_lag_check, topic_lag_check
@@ -56,7 +57,7 @@ class World:
         for number in range(count):
             when = int((self.now - age).timestamp() * 1000)
             producer.produce(self.name, str(number).encode(), partition=partition, timestamp=when)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def commit(self, **offsets: int) -> None:
         reached = {int(name[1:]): offset for name, offset in offsets.items()}
@@ -68,11 +69,11 @@ class World:
     def delete(self) -> None:
         client = self.admin()  # one that is collected cancels what it was asked
         for future in client.delete_topics([self.name]).values():
-            future.result(20)
+            future.result(PATIENCE)
 
     def delete_group(self) -> None:
         client = self.admin()
-        client.delete_consumer_groups([self.name])[self.name].result(20)
+        client.delete_consumer_groups([self.name])[self.name].result(PATIENCE)
 
     def verdict(self) -> dg.AssetCheckEvaluation:
         def position(run: CheckRun, topic: Topic) -> KeptPosition | None:
@@ -209,10 +210,10 @@ def test_the_log_that_a_capture_did_not_confirm_is_counted_in_bytes(at_home: Loc
         stop = Event()
         relay = Thread(target=Capture(database, KafkaBroker(), source).run, args=(stop.is_set,))
         relay.start()
-        wait_until_captured(database, source, 60)
+        wait_until_captured(database, source, PATIENCE)
         level = verdict()
         stop.set()
-        relay.join(30)
+        relay.join(PATIENCE)
     finally:
         drop(database, source)
         with database.connect() as session, session.cursor() as cursor:

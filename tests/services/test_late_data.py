@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from waiting import PATIENCE
 
 from de_assets.automation.late_data.integrator import LEASE, Moment, late_data_sensor
 from de_assets.automation.late_data.report import LATE_PARTITIONS
@@ -335,6 +336,8 @@ def test_a_stateful_dataset_runs_the_changed_day_and_all_after_it_one_by_one(wor
     assert world.settle("total") == [[day(3)], [day(4)], [day(5)]]
     world.land(hour(4), hour(5), value=100)
     assert world.settle("total") == [[day(4)], [day(5)]]
+    world.land(hour(2, 20), value=7)  # of which nothing had come when its day was done
+    assert world.settle("total") == [[day(2)], [day(3)], [day(4)], [day(5)]]
     sums = sums_of(world.uri)
     for n in DAYS_BY_NUMBER:
         assert world.results["total", day(n)] == sum(sums[day(m)] for m in range(1, n + 1))
@@ -396,7 +399,7 @@ def test_of_eight_evaluations_at_once_each_day_is_claimed_by_one(lasting_world: 
     start = Barrier(8)
 
     def evaluate(_: int) -> list[list[str]]:
-        start.wait(60)
+        start.wait(PATIENCE)
         found = world.tick()
         return [partitions(r) for r in found.run_requests or []] if isinstance(found, dg.SensorResult) else []
 
@@ -425,9 +428,9 @@ def test_kill_9_between_claim_and_launch_delays_the_day_and_does_not_lose_it(
     world.land(hour(3))
     folder = str(Path(__file__).parent)
     environment = {**os.environ, "DE_KILL_AT": f"after_commit:{world.layer}/daily"}
-    environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
+    environment["PYTHONPATH"] = f"{folder}:{folder}/..:{environment.get('PYTHONPATH', '')}"
     killed = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(tmp_path), world.layer], env=environment, timeout=120, check=False
+        [sys.executable, "-c", _KILLED, str(tmp_path), world.layer], env=environment, timeout=PATIENCE, check=False
     )
     assert killed.returncode == -signal.SIGKILL
     ((claim,),) = world.query("SELECT claim FROM late_data.partitions WHERE consumer = %s AND claim IS NOT NULL")
@@ -437,7 +440,7 @@ def test_kill_9_between_claim_and_launch_delays_the_day_and_does_not_lose_it(
     start = Barrier(4)
 
     def evaluate(_: int) -> dg.SensorResult | dg.SkipReason:
-        start.wait(60)
+        start.wait(PATIENCE)
         return world.tick()
 
     with ThreadPoolExecutor(4) as pool:

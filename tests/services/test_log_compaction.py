@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from waiting import PATIENCE
 
 from de_assets.sources.topics import TOPICS
 from de_resources.kafka import KafkaBroker
@@ -17,7 +18,7 @@ from de_resources.local import LocalServices, TopicSpec
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("compactor")]
 
-DEADLINE = 60.0
+DEADLINE = PATIENCE
 AGGRESSIVE = {
     "cleanup.policy": "compact",
     "segment.ms": "100",
@@ -42,7 +43,7 @@ def test_compaction_leaves_the_last_value_of_each_key_and_no_deleted_key(at_home
         for user in ("ada", "grace", "gone"):
             producer.produce(topic, key=user, value=f"{user} {turn}")
     producer.produce(topic, key="gone", value=None)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE) == 0
 
     expected = [(b"ada", b"ada 2"), (b"grace", b"grace 2")]
     with _impatient_cleaner(broker):
@@ -51,24 +52,24 @@ def test_compaction_leaves_the_last_value_of_each_key_and_no_deleted_key(at_home
             assert time.monotonic() < deadline, f"still not compacted: {found}"
             # Only closed segments are compacted, and only a record closes the one before.
             producer.produce(topic, key="filler", value=str(fillers))
-            assert producer.flush(20) == 0
+            assert producer.flush(PATIENCE) == 0
             fillers += 1
     # Held in a variable: a client that is collected cancels what it was asked.
     admin = AdminClient({**broker.client_config()})
-    admin.delete_topics([topic])[topic].result(15)
+    admin.delete_topics([topic])[topic].result(PATIENCE)
 
 
 @contextmanager
 def _impatient_cleaner(broker: KafkaBroker) -> Iterator[None]:
     """The broker looks for work every 200 ms instead of every 15 s, for as long as the context is open."""
     admin = AdminClient({**broker.client_config()})
-    (node,) = admin.list_topics(timeout=10).brokers
+    (node,) = admin.list_topics(timeout=PATIENCE).brokers
 
     def set_backoff(operation: AlterConfigOpType, value: str | None) -> None:
         entry = ConfigEntry("log.cleaner.backoff.ms", value, incremental_operation=operation)
         resource = ConfigResource(ResourceType.BROKER, str(node), incremental_configs=[entry])
         for answer in admin.incremental_alter_configs([resource]).values():
-            answer.result(15)
+            answer.result(PATIENCE)
 
     set_backoff(AlterConfigOpType.SET, "200")
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from waiting import PATIENCE
 
 from de_resources.local import LocalServices
 from de_resources.local.pages_service import ROOMS, page_address
@@ -56,7 +57,7 @@ def ask(home: Settings, path: str, method: str = "GET", host: str | None = None)
     """The answer to a request line that no client has tidied up."""
     endpoint = LocalServices(home).endpoint("pages")
     assert endpoint is not None
-    connection = HTTPConnection(endpoint.host, endpoint.port, timeout=20)
+    connection = HTTPConnection(endpoint.host, endpoint.port, timeout=PATIENCE)
     connection.putrequest(method, path, skip_host=host is not None)
     if host is not None:
         connection.putheader("Host", host)

@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from deltalake import DeltaTable
 from instances import silent_instance
+from waiting import PATIENCE
 
 from de_assets.gold.pages_per_visit import CONSUMER, counted_per_visit, pages_per_visit
 from de_assets.resources import resources
@@ -44,7 +45,7 @@ class Blog:
         for key, page in visits:
             told = {"visit_id": key, "user_id": "u", "page": page, "event_time": "2026-01-05T10:00:00Z", "context": {}}
             producer.produce(VISITS, json.dumps(told), key=key, partition=partition)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def run(self) -> dict[str, Any]:
         """What the materialisation told."""
@@ -104,10 +105,10 @@ def test_a_partition_is_counted_where_it_is_and_both_guards_stop_the_run(blog: B
     parts = [partition_slice(session, KafkaBroker(), VISITS, p, 0, end) for p, end in ends.items()]
     assert "Exchange" not in formatted_plan(counted_per_visit(parts))
 
-    blog.admin.create_partitions([NewPartitions(VISITS, 4)])[VISITS].result(30)
+    blog.admin.create_partitions([NewPartitions(VISITS, 4)])[VISITS].result(PATIENCE)
     assert "had 3 partitions when it was read last, and has 4" in blog.refusal()
     assert "had 3 partitions" in blog.refusal(), "until a person has decided"
-    blog.admin.delete_consumer_groups([CONSUMER])[CONSUMER].result(30)
+    blog.admin.delete_consumer_groups([CONSUMER])[CONSUMER].result(PATIENCE)
     assert blog.run()["topic/partitions"] == 4
 
     blog.publish(("v7", "/7"), partition=(blog.rows()["v7"][2] + 1) % 4)

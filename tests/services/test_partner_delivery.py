@@ -18,6 +18,7 @@ import requests
 import warm_process
 from outbox_client import feed, outbox_of
 from platform_world import kill_service
+from waiting import PATIENCE
 
 from de_resources.delivery.bin_pack_orderer import Patience
 from de_resources.delivery.errors import (
@@ -75,7 +76,7 @@ class World:
         answer = requests.get(
             f"http://{endpoint.address}/v1/streams/{stream[0]}?arrivals",
             headers={"Authorization": f"Bearer {endpoint.password.get_secret_value()}"},
-            timeout=20,
+            timeout=PATIENCE,
         )
         answer.raise_for_status()
         found: dict[str, Any] = answer.json()
@@ -185,7 +186,7 @@ def test_after_a_kill_nothing_is_missing_and_what_came_twice_is_one_request(
     process = warm_process.start(
         "outbox_client:main", world.name, listed, environment=environment, output=tmp_path / "said"
     )
-    process.join(120)
+    process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL, (tmp_path / "said").read_text()
     was_sent = point.endswith("receipts")
     assert (world.told()["received"] > 0) == was_sent
@@ -308,17 +309,17 @@ def test_a_second_sender_waits_for_the_first(world: World, beside: ThreadPoolExe
     def hold(feed_: str) -> None:
         if feed_ == world.name and not planned.is_set():
             planned.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE)
 
     with at("after_commit", hold):
         first = beside.submit(feed, {"1": rows}, world.name)
-        assert planned.wait(60)
+        assert planned.wait(PATIENCE)
         with pytest.raises(FeedBusy, match="two senders"), outbox_of(world.name).alone(0.2):
             pass
         second = beside.submit(feed, {"1": rows}, world.name)
         go_on.set()
-        assert first.result(60).planned == {"1": 60}
-        assert second.result(60).planned == {"1": 0}
+        assert first.result(PATIENCE).planned == {"1": 60}
+        assert second.result(PATIENCE).planned == {"1": 0}
     assert world.arrived() == in_order(rows)
     assert world.told()["repeated"] == 0
 
@@ -359,7 +360,7 @@ def over_http(world: World) -> Callable[..., int]:
     def post(body: Any, host: str | None = None) -> int:
         headers = {"Authorization": token, **({"Host": host} if host else {})}
         return requests.post(
-            f"http://{endpoint.address}/v1/records", json=body, headers=headers, timeout=20
+            f"http://{endpoint.address}/v1/records", json=body, headers=headers, timeout=PATIENCE
         ).status_code
 
     return post

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator
 
 import psutil
 import pytest
-from platform_world import KEYS, Lakehouse, Platform
+from platform_world import KEYS, Lakehouse, Platform, pid_of
+from waiting import PATIENCE
 
 pytestmark = [pytest.mark.services, pytest.mark.faults]
 
@@ -22,24 +23,24 @@ OTHERS = [
     {"assets": ["bronze/visits", "bronze/visits_dead_letter"], "first": KEYS[0], "last": KEYS[0]},
 ]
 SERVICES = {"bronze/visits_stream": "kafka", "bronze/users_changes": "kafka", "bronze/legacy_visits": "postgres"}
-SECONDS = 20 + 4 * 5
-"""Of four attempts, each of which gives up after five seconds."""
+SECONDS = PATIENCE
+"""Of four attempts, each of which gives up after five seconds. Without these times it takes minutes, or for ever."""
 
 
 @pytest.fixture
 def killed(platform: Platform) -> Platform:
     """Broker and database are killed; the next test's platform starts them again."""
     for name in set(SERVICES.values()):
-        service = psutil.Process(platform.status(name).pid)
+        service = psutil.Process(pid_of(platform.services, name))
         service.kill()
-        service.wait(20)
+        service.wait(PATIENCE)
     return platform
 
 
 @pytest.fixture
 def frozen(platform: Platform) -> Iterator[Platform]:
     """Both still take connections and never answer, as a hanging host or a half-open connection does."""
-    pids = [platform.status(name).pid or 0 for name in set(SERVICES.values())]
+    pids = [pid_of(platform.services, name) for name in set(SERVICES.values())]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     yield platform

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from platform_world import Platform
+from waiting import PATIENCE
 
 from de_resources.spark import EngineUnreachable, SparkEngine
 
@@ -49,7 +50,7 @@ def test_after_a_loss_there_is_no_second_engine_and_then_a_new_session(platform:
         client.stdin.write("up again\n")
         client.stdin.flush()
         again = json.loads(client.stdout.readline())
-        assert client.wait(30) == 0
+        assert client.wait(PATIENCE) == 0
 
     assert f"The engine {label} stopped answering" in told["lost"]
     assert told["lost_to_others"] == told["lost"], "and not that there is no active session"
@@ -78,7 +79,7 @@ def test_a_configured_server_that_is_away_is_named_at_once_and_without_its_token
 
 def _use(environment: Mapping[str, str]) -> str:
     done = subprocess.run(
-        [sys.executable, str(CLIENT)], env=environment, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, str(CLIENT)], env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

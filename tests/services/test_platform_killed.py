@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 from platform_world import KEYS, Lakehouse, Platform
 from run_worker import wait_for
+from waiting import PATIENCE
 
 pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.pattern("data_overwrite")]
 
@@ -96,7 +97,7 @@ def test_a_killed_workers_write_goes_on_in_the_engine_and_never_harms(lakehouse:
     assert not orphans & set(lakehouse.log("scratch/slow").files().column("path").to_pylist())
 
 
-def _until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def _until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

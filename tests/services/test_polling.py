@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from geo_visits import land
 from platform_world import HOURS, WORLD, Lakehouse
+from waiting import PATIENCE
 
 from de_assets.definitions import defs, lags
 from de_assets.graph_assets import assets
@@ -107,11 +108,11 @@ def keeping_up(lake: Lakehouse, *readers: str) -> set[str]:
 def publish(topic: str, *values: object) -> None:
     """One Kafka transaction, whose marker takes an offset, too."""
     producer = Producer({**KafkaBroker().client_config(), "transactional.id": "test", "log_level": 0})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, json.dumps(value), key="k")  # a compacted topic takes nothing without
-    producer.commit_transaction(30)
+    producer.commit_transaction(PATIENCE)
 
 
 def publish_first(lake: Lakehouse) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from waiting import PATIENCE
 
 from de_resources.local import LocalServices, ServiceState, ServiceUnavailable
 from de_resources.postgres import DatabaseMisconfigured, PostgresDatabase, RelationMissing
@@ -59,7 +60,7 @@ def test_an_absent_server_is_named_within_the_time_out(at_home: LocalServices, m
     with pytest.raises(ServiceUnavailable, match=r"127\.0\.0\.1:1 does not answer.*de up") as error, absent.connect():
         pass
 
-    assert time.monotonic() - before < 6
+    assert time.monotonic() - before < PATIENCE
     assert error.value.service == "postgres"
     assert not absent.reachable()
     assert PostgresDatabase().reachable()

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from psycopg2.sql import SQL, Identifier
+from waiting import PATIENCE
 
 from de_resources.kafka.checkpoints import TableCheckpoints
 from de_resources.late_data.state import LateState
@@ -85,18 +86,18 @@ def test_a_creator_waits_for_the_others_of_its_schema(
         while not waits.done() and not waiting():
             pass
         assert not waits.done(), f"it did not wait: {waits.exception()}"
-    waits.result(60)
+    waits.result(PATIENCE)
     create(schema)
 
 
 def test_all_of_them_at_once_find_one_schema(schema: str, beside: ThreadPoolExecutor) -> None:
     for made in [beside.submit(create, schema) for create in CREATORS * 2]:
-        made.result(60)
+        made.result(PATIENCE)
 
 
 def test_evaluations_that_come_first_at_once_make_the_state_of_late_data(beside: ThreadPoolExecutor) -> None:
     for made in [beside.submit(LateState(DATABASE, "somebody").create_if_missing) for _ in range(4)]:
-        made.result(60)
+        made.result(PATIENCE)
 
 
 def test_what_exists_is_left_as_it_is(schema: str) -> None:

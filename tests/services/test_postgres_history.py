@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from waiting import PATIENCE
 
 from de_resources.delta.write.crash_points import at
 from de_resources.errors import TransientError
@@ -26,7 +27,7 @@ from de_resources.postgres.transaction import LoadRefused, Relation, RowOutsideS
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("stateful_merger")]
 
-DEADLINE = 60.0
+DEADLINE = PATIENCE
 DAYS = [date(2024, 9, day) for day in range(20, 30)]
 COLUMNS = (("id", "int NOT NULL"), ("brand", "text NOT NULL"), ("day", "date NOT NULL"))
 
@@ -181,8 +182,8 @@ def test_kill_9_between_history_and_table_leaves_both_as_they_were(world: World)
     before = (world.seen(), world.query("SELECT * FROM {}.devices_history ORDER BY id, day"))
     folder = os.path.dirname(__file__)  # noqa: PTH120
     environment = {**os.environ, "DE_KILL_AT": "before_commit"}
-    environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
-    killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=120)
+    environment["PYTHONPATH"] = f"{folder}:{folder}/..:{environment.get('PYTHONPATH', '')}"
+    killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=PATIENCE)
     assert killed.returncode == -signal.SIGKILL
     assert (world.seen(), world.query("SELECT * FROM {}.devices_history ORDER BY id, day")) == before
     world.load(DAYS[1], {1: "second"})

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime
 from uuid import uuid4
 
 import pytest
+from waiting import PATIENCE
 
 from de_assets.contracts.serving import DailyTraffic, ServedUsers
 from de_resources.contract import Contract
@@ -58,7 +59,9 @@ def psql(at_home: LocalServices) -> Psql:
         ]
         asked = [part for statement in statements for part in ("-c", statement)]
         environment = {**os.environ, "PGPASSWORD": password}
-        done = subprocess.run([*command, name, *asked], env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [*command, name, *asked], env=environment, capture_output=True, text=True, timeout=PATIENCE
+        )
         return done.stdout + done.stderr
 
     return run

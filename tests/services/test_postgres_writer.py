@@ -20,6 +20,7 @@ import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
 from pyspark.sql import DataFrame
+from waiting import PATIENCE
 
 from de_assets.partitions import daily
 from de_assets.serving.daily_traffic import LOAD, served_traffic
@@ -41,7 +42,7 @@ from de_resources.spark import SparkEngine, close_connections
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("transactional_writer")]
 
-DEADLINE = 60.0
+DEADLINE = PATIENCE
 FIRST, SECOND = date(2024, 10, 10), date(2024, 10, 11)
 
 
@@ -155,8 +156,8 @@ def test_kill_9_between_two_writes_leaves_neither_and_after_the_commit_both(
     world.write(FIRST, 1, 2)
     folder = os.path.dirname(__file__)  # noqa: PTH120
     environment = {**os.environ, "DE_KILL_AT": point.format(world.schema)}
-    environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
-    killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=120)
+    environment["PYTHONPATH"] = f"{folder}:{folder}/..:{environment.get('PYTHONPATH', '')}"
+    killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=PATIENCE)
     assert killed.returncode == -signal.SIGKILL
 
     assert world.seen() == [("2024-10-10", 30, 30, "killed") if visible else ("2024-10-10", 3, 3, "run")]

@@ -46,7 +46,7 @@ def test_a_piece_of_the_log_with_a_quiet_hour_becomes_its_known_figures(
         engine = SparkEngine().resolved_url()
     environment = {**os.environ, "DE_HOME": str(quiet_services.settings.home), "DE_SPARK": engine, "COLUMNS": "240"}
     command = [str(Path(sys.executable).with_name("de")), "run", "--once", "--without-services", "--log", str(piece)]
-    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=540)
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stdout + done.stderr
     for figure in FIGURES:
         assert figure in done.stdout

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dagster as dg
 import psutil
 import pytest
-from platform_world import Platform
-from waiting import waits
+from platform_world import Platform, pid_of
+from waiting import PATIENCE, waits
 
 from de_resources.kafka import KafkaBroker
 from de_resources.postgres import PostgresDatabase
@@ -34,9 +34,9 @@ def answer(database: PostgresDatabase) -> int:
 def test_a_service_that_comes_back_while_the_step_waits_fails_no_run(
     platform: Platform, service: str, asset: dg.AssetsDefinition
 ) -> None:
-    process = psutil.Process(platform.status(service).pid)
+    process = psutil.Process(pid_of(platform.services, service))
     process.kill()
-    process.wait(20)
+    process.wait(PATIENCE)
     with platform.at_home(), waits(platform.up) as slept:
         resources = {"broker": KafkaBroker(), "database": PostgresDatabase()}
         result = dg.materialize([asset], resources=resources, raise_on_error=False)

@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
 from dagster._core.test_utils import create_run_for_test
 from platform_world import HOURS, PER_HOUR, RATES, WORLD
+from waiting import PATIENCE
 
 from de_assets.dashboards.definitions import defs as dashboards
 from de_assets.definitions import defs
@@ -102,7 +103,7 @@ def world(new_services: Callable[[], LocalServices]) -> Iterator[dg.DagsterInsta
             feed_database(connection, WORLD, HOURS[0], HOURS[0] + timedelta(hours=1), legacy_per_hour=3)
         producer = Producer({**KafkaBroker().client_config(), "log_level": 0})
         producer.produce(FEATURES, json.dumps({"no": "release"}))
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE) == 0
         for layer, name in (("bronze", "users_changes"), ("bronze", "devices")):
             instance.report_runless_asset_event(dg.AssetMaterialization([layer, name]))
         yield instance

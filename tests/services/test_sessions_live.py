@@ -21,6 +21,7 @@ import pytest
 import sessions_live_client as client
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from waiting import PATIENCE
 
 from de_assets.gold.sessions_live import CONSUMER, RELATION, ClockWentBack, TableLost, checks, sessions_live
 from de_assets.sources.topics import VISITS
@@ -71,7 +72,7 @@ class World:
             text = as_json(f"v{len(self.visits)}", visit.user, event_time, visit.page)
             producer.produce(self.name, text, partition=len(self.visits) % PARTITIONS, timestamp=START + visit.at)
             self.visits.append(visit)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def fill(self, at: int, **more: int) -> Consumed:
         return client.run(self.name, from_milliseconds(START + at), **more)[1]
@@ -89,7 +90,7 @@ def as_json(visit_id: str, user: str, event_time: datetime, page: str) -> bytes:
 def admin(act: Callable[..., Any], *arguments: Any) -> None:
     client = AdminClient({**KafkaBroker().client_config(), "log_level": "0"})
     for future in act(client, *arguments).values():
-        future.result(20)
+        future.result(PATIENCE)
 
 
 def query(statement: str) -> list[tuple[Any, ...]]:
@@ -238,7 +239,7 @@ def test_the_graph_reads_the_brokers_clock_and_tells_where_it_is(at_home: LocalS
         visit = as_json(f"{user}-{n}", user, datetime(2024, 1, 1, tzinfo=UTC), f"/{n}")
         producer.produce(VISITS, visit, timestamp=START)
     producer.produce(VISITS, b"{broken")
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
     try:
         first, sound = _materialise()
         ours = f"FROM gold.sessions_live s WHERE user_id = '{user}'"
@@ -280,7 +281,7 @@ def _set_times(kind: str) -> None:
     entry = ConfigEntry(name, kind, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, VISITS, incremental_configs=[entry])
     admin(AdminClient.incremental_alter_configs, [resource])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while log.setting(name) != kind:
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
+from waiting import PATIENCE
 
 from de_resources.kafka import KafkaBroker
 from de_resources.local import LocalServices, TopicSpec
@@ -29,7 +30,7 @@ def test_the_engine_moves_records_from_the_broker_into_delta(at_home: LocalServi
     producer = Producer(broker.client_config())
     for number in range(20):
         producer.produce(topic, value=f"value {number:02}".encode())
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE) == 0
 
     endpoint = at_home.endpoint("spark_connect")
     assert endpoint is not None
@@ -71,5 +72,5 @@ def _run_client(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
     )

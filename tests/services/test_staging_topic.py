@@ -16,6 +16,7 @@ import dagster as dg
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from waiting import PATIENCE
 
 from de_assets.definitions import defs
 from de_assets.sources.topics import STAGING_VISITS, TOPICS, VISITS
@@ -56,7 +57,7 @@ def fill(side: Topic, records: int, start: int = 0, **more: Any) -> None:
     producer = Producer({**side.config, "log_level": 0})
     for n in range(start, start + records):
         producer.produce(side.topic, f"v{n}", f"k{n}", partition=n % PARTITIONS, timestamp=MOMENT + n, **more)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def content(side: Topic) -> dict[int, list[tuple[Any, ...]]]:
@@ -78,7 +79,7 @@ def assert_equal(source: Topic, target: Topic, positions: dict[int, int]) -> Non
 def test_every_part_of_a_record_arrives_as_it_was(pair: tuple[Topic, Topic]) -> None:
     source, target = pair
     producer = Producer({**source.config, "transactional.id": source.topic, "log_level": 0})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     headers: list[tuple[str, str | bytes | None]] = [
         ("v", b"1-1"),
@@ -94,7 +95,7 @@ def test_every_part_of_a_record_arrives_as_it_was(pair: tuple[Topic, Topic]) -> 
     producer.commit_transaction(30)
     producer.begin_transaction()
     producer.produce(source.topic, b"taken back", partition=0)
-    producer.flush(30)
+    producer.flush(PATIENCE)
     producer.abort_transaction(30)
 
     done = replicate_topic(source, target)
@@ -134,7 +135,7 @@ def commit(self, positions, **more):
     global calls
     calls += 1
     if calls == 3 and sys.argv[3] == "before":
-        self.producer.flush(30)  # the records are at the broker, in an open transaction
+        self.producer.flush(PATIENCE)  # the records are at the broker, in an open transaction
         os.kill(os.getpid(), signal.SIGKILL)
     real(self, positions, **more)
     if calls == 3:
@@ -152,7 +153,7 @@ def test_kill_9_around_a_commit_neither_loses_nor_doubles_a_record(pair: tuple[T
     source, target = pair
     fill(source, 1000)
     command = [sys.executable, "-c", _KILLED, source.topic, target.topic, when]
-    assert subprocess.run(command, env=os.environ, timeout=120).returncode == -signal.SIGKILL
+    assert subprocess.run(command, env=os.environ, timeout=PATIENCE).returncode == -signal.SIGKILL
     committed = 200 if when == "before" else 300
 
     done = replicate_topic(source, target)
@@ -276,7 +277,7 @@ def test_a_replica_without_positions_is_not_filled_twice(pair: tuple[Topic, Topi
     replicate_topic(source, target)
     admin = AdminClient({**source.config})
     (gone,) = admin.delete_consumer_groups([f"replicate.{source.topic}"]).values()
-    gone.result(30)
+    gone.result(PATIENCE)
     before = content(target)
 
     with pytest.raises(PositionsLost, match="would double them"):
@@ -359,13 +360,13 @@ def _trim(side: Topic, offset: int) -> None:
     places = [TopicPartition(side.topic, p, offset) for p in range(PARTITIONS)]
     admin = AdminClient({**side.config})
     for future in admin.delete_records(places).values():
-        future.result(30)
+        future.result(PATIENCE)
 
 
 def _delete(side: Topic) -> None:
     admin = AdminClient({**side.config})
-    admin.delete_topics([side.topic])[side.topic].result(30)
-    deadline = time.monotonic() + 30
-    while side.topic in admin.list_topics(timeout=10).topics:
+    admin.delete_topics([side.topic])[side.topic].result(PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while side.topic in admin.list_topics(timeout=PATIENCE).topics:
         assert time.monotonic() < deadline, "the topic was not deleted in time"
         time.sleep(0.05)

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from instances import silent_instance
 from psycopg2.errors import InsufficientPrivilege
+from waiting import PATIENCE
 
 from de_assets import __version__
 from de_assets.contracts.serving import VisitsReduced
@@ -79,7 +80,7 @@ def test_a_record_of_the_graph_says_which_run_wrote_it_and_its_value_does_not(
 def _publish(visit: dict[str, Any]) -> None:
     producer = Producer({**KafkaBroker().client_config(), "log_level": 0})
     producer.produce(VISITS, json.dumps({**visit, "context": {"user": {"ip": "10.0.0.1"}}}).encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def test_a_batch_that_two_runs_wrote_says_of_each_record_which_one(at_home: LocalServices) -> None:

@@ -16,6 +16,7 @@ import pytest
 import topic_consumer_client as client
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from waiting import PATIENCE
 
 from de_resources.delta.write.crash_points import at
 from de_resources.kafka import KafkaBroker, TopicSpec
@@ -57,7 +58,7 @@ class World:
         for number, value in enumerate(values):
             place = number % PARTITIONS if partition is None else partition
             producer.produce(self.name, value.encode(), partition=place, timestamp=at_ms)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def query(self, statement: str) -> list[tuple[object, ...]]:
         with PostgresDatabase().connect() as session, session.cursor() as cursor:
@@ -74,7 +75,7 @@ class World:
     def die(self, delivery: DeliveryGuarantee, point: str) -> None:
         """Consume in a process that is killed at a crash point."""
         command = [sys.executable, client.__file__, self.name, self.name, delivery.name]
-        done = subprocess.run(command, env={**os.environ, "DE_KILL_AT": point}, timeout=120)
+        done = subprocess.run(command, env={**os.environ, "DE_KILL_AT": point}, timeout=PATIENCE)
         assert done.returncode == -signal.SIGKILL
 
     def admin(self) -> AdminClient:
@@ -92,7 +93,7 @@ def world(at_home: LocalServices) -> Iterator[World]:
     world.query('DROP SCHEMA "{}" CASCADE')
     admin = world.admin()
     for future in admin.delete_topics([world.name]).values():
-        future.result(20)
+        future.result(PATIENCE)
 
 
 VALUES = [f"{n:02}" for n in range(24)]
@@ -222,17 +223,17 @@ def test_bounded_cuts_do_not_divide_a_millisecond_and_come_to_an_end(world: Worl
 def test_what_an_open_transaction_has_not_decided_about_holds_the_cut_back(world: World) -> None:
     world.publish("a", partition=0, at_ms=1000)
     producer = Producer({**KafkaBroker().client_config(), "transactional.id": world.name, "log_level": 0})
-    producer.init_transactions(20)
+    producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     producer.produce(world.name, b"open", partition=1, timestamp=2000)
-    producer.flush(20)
+    producer.flush(PATIENCE)
     world.publish("c", partition=0, at_ms=3000)
 
     first = by_time(world.log, None, from_milliseconds(5000), settle=NONE)
     assert first is not None
     assert (world.values(first), first.end.until) == ({"a"}, from_milliseconds(2000))
     assert by_time(world.log, first.end, from_milliseconds(5000), settle=NONE) is None
-    producer.commit_transaction(20)
+    producer.commit_transaction(PATIENCE)
     second = by_time(world.log, first.end, from_milliseconds(5000), settle=NONE)
     assert world.values(second) == {"open", "c"}
 
@@ -281,7 +282,7 @@ def test_a_topic_that_came_back_longer_is_refused_wherever_its_position_is_kept(
     before = world.received()
     admin = world.admin()
     for future in admin.delete_topics([world.name]).values():
-        future.result(20)
+        future.result(PATIENCE)
     KafkaBroker().ensure_topics([TopicSpec(world.name, PARTITIONS, {"retention.ms": "-1"})])
     world.publish(*VALUES, *VALUES)
 
@@ -303,4 +304,4 @@ def test_a_topic_with_its_producers_times_or_none_at_all_is_refused(world: World
 def _trim(world: World, begins: dict[int, int]) -> None:
     admin = world.admin()
     for future in admin.delete_records([TopicPartition(world.name, p, o) for p, o in begins.items()]).values():
-        future.result(20)
+        future.result(PATIENCE)

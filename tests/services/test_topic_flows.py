@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from waiting import PATIENCE
 
 from de_checks.freshness import TopicRecords, flow_check
 from de_checks.topic_skew import topic_skew_check
@@ -43,21 +44,21 @@ class World:
     def create(self, **config: str) -> None:
         config = {"message.timestamp.type": "LogAppendTime", **config}
         client = admin()  # held: one that is collected cancels what it was asked
-        client.create_topics([NewTopic(self.topic, 3, config=config)])[self.topic].result(30)
+        client.create_topics([NewTopic(self.topic, 3, config=config)])[self.topic].result(PATIENCE)
 
     def produce(self, *counts: int, transaction: bool = False) -> None:
         """So many records into each partition."""
         own = {"transactional.id": self.topic} if transaction else {}
         producer = Producer({**KafkaBroker().client_config(), **own, "log_level": 0})
         if transaction:
-            producer.init_transactions(30)
+            producer.init_transactions(PATIENCE)
             producer.begin_transaction()
         for partition, count in enumerate(counts):
             for n in range(count):
                 producer.produce(self.topic, str(n), partition=partition, timestamp=1_000)  # what a producer claims
         if transaction:
             producer.commit_transaction(30)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def was_fed(self, *windows: tuple[datetime, int]) -> None:
         """The topic as a broker has it that took so many records in the middle of the hours that end then."""
@@ -67,11 +68,11 @@ class World:
             for n in range(count):
                 at = int((end - HOUR / 2).timestamp() * 1000)
                 producer.produce(self.topic, str(n), partition=n % 3, timestamp=at)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE) == 0
         whose = ConfigEntry("message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic, incremental_configs=[whose])
         client = admin()
-        client.incremental_alter_configs([resource])[resource].result(30)
+        client.incremental_alter_configs([resource])[resource].result(PATIENCE)
 
     def judge(self, check: dg.AssetChecksDefinition, **tags: str) -> dg.AssetCheckEvaluation:
         definitions = dg.Definitions([SOURCE], asset_checks=[check], resources={"broker": KafkaBroker()})
@@ -101,8 +102,8 @@ def world(at_home: LocalServices) -> Iterator[World]:
     world = World()
     yield world
     client = admin()
-    if world.topic in client.list_topics(timeout=10).topics:
-        client.delete_topics([world.topic])[world.topic].result(30)
+    if world.topic in client.list_topics(timeout=PATIENCE).topics:
+        client.delete_topics([world.topic])[world.topic].result(PATIENCE)
 
 
 def admin() -> AdminClient:

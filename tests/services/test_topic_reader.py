@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from waiting import PATIENCE
 
 from de_resources.kafka import KafkaBroker, ServiceUnavailable, TopicSpec
 from de_resources.kafka.errors import RecordsGone, TopicMissing
@@ -27,14 +28,14 @@ class Topic:
         producer = Producer(self.config)
         for value in values:
             producer.produce(self.name, value.encode(), partition=partition)
-        assert producer.flush(20) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def read(self, before: Batch | None = None, limit: float = float("inf")) -> Batch:
         return read_topic(self.config, self.name, before and before.cursor, limit=limit)
 
     def delete(self) -> None:
         admin = AdminClient(self.config)
-        admin.delete_topics([self.name])[self.name].result(20)
+        admin.delete_topics([self.name])[self.name].result(PATIENCE)
 
     def make_anew(self) -> None:
         self.delete()
@@ -80,10 +81,10 @@ def test_a_limit_ends_a_read_and_loses_nothing(topic: Topic) -> None:
 
 def test_a_transaction_is_seen_when_it_is_committed_and_never_when_it_is_not(topic: Topic) -> None:
     producer = Producer({**topic.config, "transactional.id": topic.name})
-    producer.init_transactions(20)
+    producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     producer.produce(topic.name, b"open", partition=0)
-    producer.flush(20)
+    producer.flush(PATIENCE)
     before = topic.read()
     assert values(before) == []
     producer.commit_transaction(20)
@@ -92,7 +93,7 @@ def test_a_transaction_is_seen_when_it_is_committed_and_never_when_it_is_not(top
 
     producer.begin_transaction()
     producer.produce(topic.name, b"taken back", partition=0)
-    producer.flush(20)
+    producer.flush(PATIENCE)
     producer.abort_transaction(20)
     topic.produce("last")
     assert values(topic.read(after)) == ["last"]
@@ -103,7 +104,7 @@ def test_records_that_retention_removed_unread_are_counted(topic: Topic) -> None
     topic.produce(*"abcde")
     admin = AdminClient(topic.config)
     for future in admin.delete_records([TopicPartition(topic.name, 0, 3)]).values():
-        future.result(20)
+        future.result(PATIENCE)
     batch = topic.read(start)
     assert (values(batch), batch.gone) == (["d", "e"], {0: 3})
     with pytest.raises(RecordsGone, match=r"0@1.*send them again"):

@@ -17,6 +17,8 @@ from uuid import uuid4
 import pytest
 import warm_process
 from outbox_client import into_topic
+from platform_world import pid_of
+from waiting import PATIENCE
 
 from de_resources.delivery.errors import ReceiverUnavailable
 from de_resources.delivery.fifo_orderer import by_key, one_by_one
@@ -118,16 +120,18 @@ def test_every_key_arrives_in_order_complete_and_once_with_a_receipt_for_each(
 
 
 @contextmanager
-def frozen(services: LocalServices, seconds: float) -> Iterator[None]:
-    """The broker's process stands still for a while: requests time out, though it may have them, and are sent again."""
-    pid = next(status.pid for status in services.status() if status.name == "kafka") or 0
+def frozen(services: LocalServices, seconds: float | None = None) -> Iterator[None]:
+    """The broker's process stands still, for a while or to the end: requests time out, though it may have them."""
+    pid = pid_of(services, "kafka")
     os.kill(pid, signal.SIGSTOP)
-    thaw = Timer(seconds, os.kill, (pid, signal.SIGCONT))
-    thaw.start()
+    thaw = Timer(seconds or 0, os.kill, (pid, signal.SIGCONT))
+    if seconds is not None:
+        thaw.start()
     try:
         yield
     finally:
-        thaw.join()
+        if seconds is not None:
+            thaw.join()
         os.kill(pid, signal.SIGCONT)
 
 
@@ -158,7 +162,7 @@ def test_a_broker_that_is_away_stops_the_line_and_a_later_send_goes_on_where_rec
 ) -> None:
     records, noted = records_of(40), set[OutgoingRecord]()
     stuck = pytest.raises(ReceiverUnavailable, match="goes on there")
-    with topic.sender(flavour, seconds=1.0, more=IMPATIENT) as sender, frozen(services, 2.0), stuck:
+    with topic.sender(flavour, seconds=1.0, more=IMPATIENT) as sender, frozen(services), stuck:
         noted.update(record for answers in send(sender, records) for record in answers)
     with topic.sender(flavour) as sender:
         list(send(sender, [record for record in records if record not in noted]))
@@ -199,7 +203,7 @@ def test_after_a_kill_the_next_run_goes_on_and_a_reader_knows_what_came_twice(
     process = warm_process.start(
         "outbox_client:into_topic", feed, topic.name, rows, environment=environment, output=tmp_path / "said"
     )
-    process.join(120)
+    process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL, (tmp_path / "said").read_text()
     before = len(topic.arrivals())
     assert (before > 0) == point.endswith("receipts")

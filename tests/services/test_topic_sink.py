@@ -18,6 +18,7 @@ import dagster as dg
 import pytest
 import topic_sink_client
 from confluent_kafka import Producer
+from waiting import PATIENCE
 
 from de_assets.serving.visits_reduced import visits_reduced
 from de_assets.sources.topics import TOPICS, VISITS, VISITS_REDUCED
@@ -55,7 +56,7 @@ def publish(topic: str, values: list[str]) -> None:
     producer = Producer({**KafkaBroker().client_config(), "log_level": 0})
     for value in values:
         producer.produce(topic, value.encode(), f"k{value}".encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def committed(topic: str) -> Counter[str]:

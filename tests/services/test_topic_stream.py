@@ -15,6 +15,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from waiting import PATIENCE
 
 from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write.refusals import SourceAway
@@ -48,13 +49,13 @@ class Stream:
         KafkaBroker().ensure_topics([TopicSpec(self.topic, partitions=partitions)])
 
     def delete(self) -> None:
-        self.admin.delete_topics([self.topic])[self.topic].result(20)
+        self.admin.delete_topics([self.topic])[self.topic].result(PATIENCE)
 
     def produce(self, partition: int, *values: str) -> None:
         producer = Producer({**KafkaBroker().client_config(), "log_level": 0})
         for value in values:
             producer.produce(self.topic, value.encode(), partition=partition)
-        assert producer.flush(20) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def drain(self, at_most: int | None = None, **settings: str) -> Written:
         session, run = SparkEngine().spark_session, uuid4().hex
@@ -151,13 +152,13 @@ def test_a_broker_that_dies_in_the_middle_of_a_stream_is_named_and_the_next_run_
     stream.produce(0, *values)
 
     def kill_the_broker() -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while (log := stream.table.log()) is None or log.version < commits:
             assert time.monotonic() < deadline, "no micro-batch was committed"
             time.sleep(0.05)
         broker = psutil.Process(next(each.pid for each in at_home.status() if each.name == "kafka"))
         broker.kill()
-        broker.wait(20)
+        broker.wait(PATIENCE)
 
     killed = beside.submit(kill_the_broker)
     with pytest.raises(SourceAway, match=r"`bronze\.drained` stopped answering.*run again"):

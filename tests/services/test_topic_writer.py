@@ -15,6 +15,7 @@ import warm_process
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from topic_writer_client import RECORDS, records_of
+from waiting import PATIENCE
 
 from de_resources.delta.write.crash_points import at
 from de_resources.kafka import KafkaBroker
@@ -43,7 +44,7 @@ def read(output: TopicOutput, isolation: str = "read_committed") -> dict[int, li
     found: dict[int, list[str]] = {p: [] for p in range(PARTITIONS)}
     unread = set(found)
     while unread:
-        message = consumer.poll(30)
+        message = consumer.poll(PATIENCE)
         assert message is not None
         if (error := message.error()) is not None:
             assert error.code() == KafkaError._PARTITION_EOF
@@ -231,7 +232,7 @@ def live(output: TopicOutput, checkpoint: Path, *, batches: int, die_at: int | N
     }
     said = checkpoint.with_suffix(f".{uuid4().hex}")
     process = warm_process.start("topic_writer_client:main", work, environment=dict(os.environ), output=said)
-    process.join(120)
+    process.join(PATIENCE)
     assert process.exitcode == (0 if die_at is None else -signal.SIGKILL), said.read_text()
     return said.read_text().strip()
 
@@ -240,4 +241,4 @@ def forget(output: TopicOutput) -> None:
     """What the broker does after a week without a batch."""
     admin = AdminClient({**output.config})
     (gone,) = admin.delete_consumer_groups([output.group]).values()
-    gone.result(30)
+    gone.result(PATIENCE)

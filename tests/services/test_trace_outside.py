@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import PATIENCE
 
 from de_assets.contracts.serving import DailyTraffic, DailyTrafficByCountry, VisitsReduced
 from de_assets.dataset import served
@@ -98,7 +99,7 @@ def test_a_record_is_found_by_its_place_with_the_first_run_that_ended_after_it(w
         world.trace(name, VisitsReduced, "kafka", partition="0", offset="0")
     client = AdminClient({**KafkaBroker().client_config(), "log_level": "0"})
     config = {"message.timestamp.type": "LogAppendTime"}
-    client.create_topics([NewTopic(topic, 2, config=config)])[topic].result(30)
+    client.create_topics([NewTopic(topic, 2, config=config)])[topic].result(PATIENCE)
     before = world.ran(name, topic=topic)
     produce(topic, "a", "b")
     wrote = world.ran(name, topic=topic)
@@ -121,7 +122,7 @@ def test_a_record_is_found_by_its_place_with_the_first_run_that_ended_after_it(w
     ):
         with pytest.raises(NotTraceable, match=why):
             world.trace(name, VisitsReduced, "kafka", partition=partition, offset=offset)
-    client.delete_topics([topic])[topic].result(30)
+    client.delete_topics([topic])[topic].result(PATIENCE)
 
 
 def produce(topic: str, *visits: str) -> None:
@@ -129,4 +130,4 @@ def produce(topic: str, *visits: str) -> None:
     for visit in visits:
         value = {"visit_id": visit, "event_time": "2024-10-10T07:00:00.000Z", "user_id": "u", "page": "/"}
         producer.produce(topic, json.dumps(value), key=visit, partition=1)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0

@@ -23,6 +23,7 @@ from dagster_delta import LocalConfig
 from psycopg2.errors import InsufficientPrivilege
 from psycopg2.sql import SQL, Identifier, Literal
 from pyspark.sql import DataFrame
+from waiting import PATIENCE
 
 from de_assets.automation.maintenance.view_roll_back import roll_back_view_job
 from de_assets.gold.users_latest import users_latest
@@ -208,11 +209,13 @@ def test_a_reader_that_stays_holds_up_the_switch_and_neither_the_other_readers_n
         with pytest.raises(ViewBusy, match=f"process {session.info.backend_pid} of the server"):
             replace(shelf.proxy, patience=brief).publish("v2", now=NOON)
         # While the switch tries, each of these has to come through.
-        waiting = beside.submit(replace(shelf.proxy, patience=replace(brief, total_seconds=60)).publish, "v2", now=NOON)
+        waiting = beside.submit(
+            replace(shelf.proxy, patience=replace(brief, total_seconds=PATIENCE)).publish, "v2", now=NOON
+        )
         assert [shelf.prices() for _ in range(20)] == [[1]] * 20
         assert not waiting.done()
         session.rollback()
-        assert waiting.result(60).number == 2
+        assert waiting.result(PATIENCE).number == 2
     assert shelf.prices() == [2]
 
 
@@ -296,7 +299,7 @@ def test_looking_at_the_states_waits_for_no_switch_and_creates_nothing(shelf: Sh
     with shelf.proxy.database.connect() as session, session.cursor() as switch:
         lock(switch, f"{shelf.view.schema}: proxies")  # somebody switches, and takes their time
         with ThreadPoolExecutor(1) as beside:
-            states = beside.submit(shelf.proxy.states).result(timeout=30)
+            states = beside.submit(shelf.proxy.states).result(timeout=PATIENCE)
     assert [s.number for s in states] == [1]
 
 

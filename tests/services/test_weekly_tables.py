@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -17,6 +18,7 @@ from uuid import uuid4
 
 import psycopg2
 import pytest
+from waiting import PATIENCE
 from weekly_world import BRIEF, COLUMNS, FIRST, SECOND, THIRD, World, rows_of
 
 from de_resources.delta.write.crash_points import at
@@ -41,7 +43,7 @@ from de_resources.postgres.weekly import (
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("fast_metadata_cleaner")]
 
-DEADLINE = 60.0
+DEADLINE = PATIENCE
 
 
 @pytest.fixture
@@ -198,12 +200,25 @@ def test_a_reader_that_stays_holds_up_the_swap_and_neither_the_other_readers_nor
         assert world.relations() == ["clicks_2024w41", "clicks_template", "clicks_weeks"]
 
         waiting = beside.submit(world.write, FIRST, 3, patience=replace(BRIEF, total_seconds=DEADLINE))
+        until_one_has_given_up(world)
         # Read while the swap tries: each of these has to come through.
         assert {tuple(world.seen()) for _ in range(20)} == {((FIRST.start, 14, 1, 1),)}
         assert not waiting.done()
         session.rollback()
         assert waiting.result(DEADLINE).attempts > 1
     assert world.seen() == [(FIRST.start, 14, 3, 3)]
+
+
+def until_one_has_given_up(world: World) -> None:
+    """Until an attempt to swap was seen waiting for the view's readers, and is over."""
+    waits = (
+        "SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE NOT l.granted AND n.nspname = '{}'"
+    )
+    deadline = time.monotonic() + DEADLINE
+    for seen in (True, False):
+        while bool(world.query(waits)) is not seen:
+            assert time.monotonic() < deadline, "nobody tries to swap"
 
 
 @pytest.mark.faults
@@ -285,7 +300,7 @@ def test_kill_9_leaves_the_old_week_or_the_new_one_and_no_table_beside_it(
     folder = os.path.dirname(__file__)  # noqa: PTH120
     environment = {**os.environ, "DE_KILL_AT": point}
     environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
-    killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=120)
+    killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=PATIENCE)
     assert killed.returncode == -signal.SIGKILL
 
     assert world.seen() == [(FIRST.start, 14, version, version)]

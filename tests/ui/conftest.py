@@ -33,7 +33,7 @@ def lakehouse() -> Iterator[dict[str, str]]:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=540,
+            timeout=800,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         yield environment

@@ -111,7 +111,7 @@ class Home:
 
     def de(self, *arguments: str) -> None:
         command = [str(Path(sys.executable).with_name("de")), *arguments]
-        done = subprocess.run(command, cwd=PROJECT, env=self.environment, capture_output=True, text=True, timeout=540)
+        done = subprocess.run(command, cwd=PROJECT, env=self.environment, capture_output=True, text=True, timeout=800)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def daemon(self) -> DagsterProcess:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 from web_ui import PROJECT, DagsterProcess, WebUI, free_port, until
 
 from de_assets.sources.landing import hour_folder, incoming, publish
@@ -69,7 +70,7 @@ def home() -> Iterator[dict[str, str]]:
     log = path / "access.log"
     log.write_text("".join(line for hour in HOURS for line in lines(hour)))
     command = [str(Path(sys.executable).with_name("de")), "land", str(log)]
-    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     services = LocalServices(Settings.from_environment(environment))
     services.up(["spark_connect"])

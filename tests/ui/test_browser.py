@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect, sync_playwright
+from waiting import PATIENCE
 from web_ui import PROJECT, WebUI
 
 from de_assets.contracts.traffic import VisitsCubeDaily
@@ -28,7 +29,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE_MS = 60_000
+PATIENCE_MS = 1000 * PATIENCE
 LARGEST_PICTURE = 400_000
 DOCUMENTED = ("graph", "dataset", "checks", "columns")
 
@@ -46,7 +47,7 @@ class Visitor:
         self.complaints: list[str] = []
         self._url = url
         self._pictures = pictures
-        page.set_default_timeout(PATIENCE_MS)
+        page.context.set_default_timeout(PATIENCE_MS)  # of windows that open as well
         page.on("console", self._read)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
@@ -57,11 +58,11 @@ class Visitor:
     def sees(self, what: str | re.Pattern[str] | Locator) -> None:
         """Wait until it is visible; fails when it never is."""
         locator = what if isinstance(what, Locator) else self.page.get_by_text(what).locator("visible=true").first
-        expect(locator).to_be_visible(timeout=PATIENCE_MS)
+        expect(locator).to_be_visible()
 
     def takes_picture(self, name: str) -> None:
         """Of the window, once nothing is being fetched or drawn any more."""
-        expect(self.page.locator("[class*=Spinner]").locator("visible=true")).to_have_count(0, timeout=PATIENCE_MS)
+        expect(self.page.locator("[class*=Spinner]").locator("visible=true")).to_have_count(0)
         picture = self._pictures / f"{name}.png"
         self.page.screenshot(path=picture, animations="disabled")
         assert 20_000 < picture.stat().st_size < LARGEST_PICTURE
@@ -85,7 +86,8 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def window(web: WebUI) -> Iterator[Page]:
     web.ask("mutation { setNuxSeen }")  # the invitation to a newsletter covers the first page
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        expect.set_options(timeout=PATIENCE_MS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
         yield browser.new_page(viewport={"width": 1600, "height": 1000}, timezone_id="UTC", locale="en-GB")
         browser.close()
 
@@ -184,12 +186,13 @@ def test_a_report_is_a_click_away(visitor: Visitor) -> None:
     with visitor.page.expect_popup() as opened:
         visitor.page.locator("a[href$='/dashboards/daily_traffic.html']").first.click()
     report = opened.value
-    expect(report.get_by_role("heading", name="Daily traffic")).to_be_visible(timeout=PATIENCE_MS)
+    expect(report.get_by_role("heading", name="Daily traffic")).to_be_visible()
     expect(report.locator("svg")).to_be_visible()
     report.close()
     row = visitor.page.locator("tr", has_text="plot")
     row.get_by_text("Show Markdown").first.click()
     picture = visitor.page.locator("img[alt='Daily traffic']")
     visitor.sees(picture)
-    assert picture.evaluate("picture => picture.complete && picture.naturalWidth") > 300, "the chart is drawn"
+    expect(picture).to_have_js_property("complete", True)
+    assert picture.evaluate("picture => picture.naturalWidth") > 300, "the chart is drawn"
     visitor.takes_picture("report")

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from observatory_worlds import large
 from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
-from test_browser import CHROMIUM, FLAGS, LARGEST_PICTURE
+from test_browser import CHROMIUM, FLAGS, LARGEST_PICTURE, PATIENCE_MS
 from traced_rows import NOW, OWNERS, session_of
+from waiting import PATIENCE
 from web_ui import PROJECT
 
 from de_assets.cli.trace_page import write_page
@@ -87,7 +88,8 @@ class Visitor:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        expect.set_options(timeout=PATIENCE_MS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
         yield browser
         browser.close()
 
@@ -217,7 +219,9 @@ def test_the_site_of_a_lake_that_was_just_filled(lakehouse: dict[str, str], visi
     place = Path(lakehouse["DE_HOME"], "observatory")
     written = place.resolve()
     de = str(Path(sys.executable).with_name("de"))
-    again = subprocess.run([de, "observe"], cwd=PROJECT, env=lakehouse, capture_output=True, text=True, timeout=120)
+    again = subprocess.run(
+        [de, "observe"], cwd=PROJECT, env=lakehouse, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert f"Observatory: {place}/index.html" in again.stdout, again.stderr
     assert place.resolve() != written, "another site stands in its place"
     visitor = visit(place)

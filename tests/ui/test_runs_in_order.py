@@ -11,7 +11,8 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
-from web_ui import LAUNCH, PROJECT, DagsterProcess, WebUI, free_port, until
+from waiting import PATIENCE
+from web_ui import BACKFILL, LAUNCH, PROJECT, DagsterProcess, WebUI, free_port, until
 
 from de_resources.run_queue.latency import SECONDS
 from de_resources.run_queue.passing import let_pass
@@ -19,8 +20,6 @@ from de_resources.run_queue.places import WAITS_FOR
 
 pytestmark = pytest.mark.ui
 
-BACKFILL = """mutation Backfill($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
-    __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
 RUNS = """query Runs { runsOrError(limit: 50) { ... on Runs { results { runId status tags { key value } } } } }"""
 LINE = dg.AssetKey(["line"])
 
@@ -28,8 +27,15 @@ LINE = dg.AssetKey(["line"])
 class Platform:
     """Webserver and daemon with the run queue of `dagster.yaml` over a location of a folder."""
 
-    def __init__(self, root: Path, web: WebUI, daemon: DagsterProcess) -> None:
-        self.root, self.web, self.daemon = root, web, daemon
+    def __init__(self, root: Path, web: WebUI, environment: dict[str, str]) -> None:
+        self.root, self.web, self.environment = root, web, environment
+        self.daemon: DagsterProcess | None = None
+
+    def works(self) -> None:
+        """From now on somebody takes runs from the queue."""
+        if self.daemon is None:
+            arguments = ["dagster._daemon", "run", "-f", str(self.root / "code" / "ordered_location.py")]
+            self.daemon = DagsterProcess(arguments, self.environment)
 
     def click(self, day: int, asset: str = "line") -> str:
         tags = [{"key": "dagster/partition", "value": key(day)}]
@@ -58,7 +64,8 @@ class Platform:
         return found
 
     def until(self, condition: Any) -> None:
-        until(condition, 120, lambda: f"{self.runs()}; told: {self.told()}; the daemon said: {self.daemon.output()}")
+        said = self.daemon.output if self.daemon else lambda: "nothing, for there is none"
+        until(condition, PATIENCE, lambda: f"{self.runs()}; told: {self.told()}; the daemon said: {said()}")
 
     def told(self) -> list[str]:
         told = self.root / "code" / "told"
@@ -84,8 +91,10 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     with DagsterProcess(web, environment) as webserver:
         ui = WebUI(port, webserver)
         until(ui.answers, 180, lambda: f"the webserver answers; it said: {webserver.output()}")
-        with DagsterProcess(["dagster._daemon", "run", "-f", str(location)], environment) as daemon:
-            yield Platform(tmp_path, ui, daemon)
+        platform = Platform(tmp_path, ui, environment)
+        yield platform
+        if platform.daemon is not None:
+            platform.daemon.stop()
 
 
 @pytest.mark.pattern("single_runner")
@@ -95,12 +104,12 @@ def test_runs_of_all_kinds_go_in_order_wait_for_what_failed_and_pass_it_with_a_r
     configured = yaml.safe_load((platform.root / "dagster" / "dagster.yaml").read_text())
     assert configured["run_coordinator"]["class"] == "QueueWithTurns"
     (platform.root / "code" / "fails-04").touch()
-    # The daemon looks for backfills every half minute: meanwhile there is time for clicks.
     platform.backfill(6, 4, 5)
     for day in (3, 1, 2):
         platform.click(day)
+    platform.works()  # with all of it in the queue: a person's clicks are seconds apart, and the daemon looks every second
     platform.until(lambda: "end 03" in platform.told())
-    assert platform.told() == ["begin 01", "end 01", "begin 02", "end 02", "begin 03", "end 03"]
+    assert platform.told()[:6] == ["begin 01", "end 01", "begin 02", "end 02", "begin 03", "end 03"]
 
     platform.until(lambda: "failed" in waits_for(platform, 6))
     last = platform.click(8)
@@ -129,6 +138,7 @@ def test_runs_of_all_kinds_go_in_order_wait_for_what_failed_and_pass_it_with_a_r
 
 @pytest.mark.pattern("concurrent_runner")
 def test_a_pool_holds_for_clicks_a_backfill_and_automation_together(platform: Platform) -> None:
+    platform.works()
     before = len(platform.told())
     platform.backfill(11, 12, 13, asset="landed")
     for day in (14, 15):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from processes import listening, living, outlets
 from simulated_home import START, View
+from waiting import PATIENCE
 from web_ui import PROJECT, SERVE, Webserver, free_port, until
 
 from de_assets.cli.ui import answers
@@ -47,7 +48,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     yield start
     for process in started:
         process.terminate()
-        process.wait(timeout=90)
+        process.wait(timeout=PATIENCE)
 
 
 def said(home: Path, number: int = 0) -> str:
@@ -68,14 +69,15 @@ def test_the_ui_is_reachable_from_here_only_and_leaves_nothing(serve: Serve, tmp
         foreign.listen()
         taken = foreign.getsockname()[1]
         process = serve(taken)
-        until(lambda: "Dagster UI" in said(tmp_path), 200, lambda: said(tmp_path))
+        until(lambda: "Dagster UI" in said(tmp_path), 2 * PATIENCE, lambda: said(tmp_path))
 
     output = said(tmp_path)
     assert f"Port {taken} is taken" in output
     address = re.search(r"http://127\.0\.0\.1:(\d+)", output)
     assert address is not None
     assert int(address[1]) != taken
-    assert answers(int(address[1]))
+    port = int(address[1])
+    until(lambda: answers(port), PATIENCE, lambda: said(tmp_path))
     assert output.strip().splitlines()[-1].startswith("Dagster UI"), "the address stays the last line"
 
     family = marked(tmp_path / "ui")
@@ -99,19 +101,19 @@ def test_the_ui_is_reachable_from_here_only_and_leaves_nothing(serve: Serve, tmp
     assert said(tmp_path) == output, "the address is still the last line"
 
     second = serve(0)
-    assert second.wait(timeout=120) != 0
+    assert second.wait(timeout=PATIENCE) != 0
     assert "already runs" in said(tmp_path, 1)
-    assert answers(int(address[1])), "the first one goes on"
+    until(lambda: answers(port), PATIENCE, lambda: f"the first one goes on; it said: {said(tmp_path)}")
 
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=90) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert marked(tmp_path / "ui") == []
     assert living(family) == []
 
 
 def test_a_ui_that_cannot_start_says_so(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "dagster" / "dagster.yaml").write_text("no_such_setting: 1\n")
-    assert serve(0).wait(timeout=200) != 0
+    assert serve(0).wait(timeout=2 * PATIENCE) != 0
     assert "UIFailed" in said(tmp_path)
     assert "no_such_setting" in said(tmp_path), "the end of the log says why"
     assert marked(tmp_path / "ui") == []
@@ -131,8 +133,8 @@ def test_the_ui_and_the_daemon_by_hand_as_the_documentation_says(tmp_path: Path)
             ["sh", "-c", f"exec env {command} -p {port}"], cwd=PROJECT, env=environment, stdout=log, stderr=log
         )
     try:
-        until(lambda: answers(port), 200, (tmp_path / "by-hand.log").read_text)
+        until(lambda: answers(port), 2 * PATIENCE, (tmp_path / "by-hand.log").read_text)
         assert set(listening(marked(tmp_path))) == {"127.0.0.1"}
     finally:
         stop_all(tmp_path)
-        process.wait(60)
+        process.wait(PATIENCE)

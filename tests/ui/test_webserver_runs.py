@@ -18,6 +18,7 @@ from de_resources.delta.log import TableLog
 pytestmark = pytest.mark.ui
 
 HOUR, DAY = "2024-10-10-09:00", "2024-10-10"
+STEPS = """query Steps($run: ID!) { runOrError(runId: $run) { ... on Run { stepStats { stepKey status } } } }"""
 STATUS = """query Run($run: ID!) { runOrError(runId: $run) { ... on Run { status } } }"""
 VERDICT = (
     """query Verdict($key: AssetKeyInput!, $partition: String) {
@@ -46,6 +47,23 @@ def test_one_hour_launched_from_the_ui_is_recomputed(
     (event,) = web.asset("silver/visits", fields, partitions=[HOUR])["latestMaterializationByPartition"]
     assert event["runId"] == run
     assert int(entry(event, "delta/version")["intRepr"]) == after.version
+
+
+@pytest.mark.pattern("exclusive_choice")
+def test_the_writer_that_is_not_chosen_is_shown_as_skipped(
+    web: WebUI, daemon: DagsterProcess, lakehouse: dict[str, str]
+) -> None:
+    """What the run's view is drawn from. The day lies before the cut-over."""
+    file = Path(lakehouse["DE_HOME"], "lake", "serving", "page_counts", f"{DAY}.csv")
+    before = file.read_bytes()
+    run = _launch(web, DAY, "serving/page_counts")
+    assert _ended(web, daemon, run) == "SUCCESS", web.ask(ERRORS, run=run)
+    stats = web.ask(STEPS, run=run)["runOrError"]["stepStats"]
+    steps = {each["stepKey"].rpartition(".")[2]: each["status"] for each in stats if "page_counts." in each["stepKey"]}
+    chosen = {"choose_writer": "SUCCESS", "legacy_writer": "SUCCESS", "new_writer": "SKIPPED", "written": "SUCCESS"}
+    assert steps == chosen
+    assert file.read_bytes() == before, "the layout of its side"
+    assert file.read_text().splitlines()[0] == '"page","views"'
 
 
 @pytest.mark.pattern("audit_write_audit_publish")

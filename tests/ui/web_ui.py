@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,9 @@ from typing import Any
 
 import psutil
 import requests
+from waiting import PATIENCE
+
+from de_resources.local.ports import any_free
 
 PROJECT = Path(__file__).resolve().parents[2]
 LOCATION = {"repositoryLocationName": "de_assets", "repositoryName": "__repository__"}
@@ -24,7 +26,8 @@ SERVE += "serve(Settings.from_environment(), int(sys.argv[1]))"
 
 
 def until(condition: Callable[[], object], seconds: float, what: Callable[[], str]) -> None:
-    """Poll until the condition is true; fail with `what` was waited for when it is not in time."""
+    """Poll until the condition is true; fail with `what` was waited for when it is not in time, nor within `PATIENCE`."""
+    seconds = max(seconds, PATIENCE)
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what()}"
@@ -32,17 +35,15 @@ def until(condition: Callable[[], object], seconds: float, what: Callable[[], st
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """One on which a server can still listen when it has started."""
+    return any_free()
 
 
 class DagsterProcess:
     """One of Dagster's programs as `python -m …`, working in a folder that is not the project's."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._log = Path(environment["DE_HOME"]) / f"{arguments[0]}.log"
+        self._log = Path(environment["DAGSTER_HOME"]) / f"{arguments[0]}.log"
         with self._log.open("w") as log:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", *arguments],
@@ -88,7 +89,7 @@ def _kill(processes: Sequence[psutil.Process]) -> None:
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(processes, timeout=30)
+    psutil.wait_procs(processes, timeout=PATIENCE)
 
 
 class Webserver:
@@ -98,16 +99,18 @@ class Webserver:
         self.url = f"http://127.0.0.1:{port}"
         self._http = requests.Session()
         self._http.trust_env = False  # no proxy stands between us and the loopback
+        # A connection for each question: one that was idle is closed by the server at the moment in which it is asked again.
+        self._http.headers["Connection"] = "close"
 
     def answers(self) -> bool:
         try:
-            return self._http.get(f"{self.url}/server_info", timeout=10).ok
-        except requests.ConnectionError:
+            return self._http.get(f"{self.url}/server_info", timeout=PATIENCE).ok
+        except (requests.ConnectionError, requests.Timeout):
             return False
 
     def ask(self, query: str, **variables: object) -> dict[str, Any]:
         """The data of the answer; errors of the server fail the test."""
-        answer = self._http.post(f"{self.url}/graphql", json={"query": query, "variables": variables}, timeout=120)
+        answer = self._http.post(f"{self.url}/graphql", json={"query": query, "variables": variables}, timeout=PATIENCE)
         assert answer.ok, answer.text
         body = answer.json()
         assert "errors" not in body, body["errors"]
@@ -181,6 +184,8 @@ _STOP_SCHEDULE = "mutation Stop($id: String!) { stopRunningSchedule(id: $id) { _
 LAUNCH = """mutation Launch($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
     __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
     ... on RunConfigValidationInvalid { errors { message } } ... on InvalidSubsetError { message } } }"""
+BACKFILL = """mutation Backfill($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+    __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
 AGAIN = """mutation Again($params: ReexecutionParams!) { launchPipelineReexecution(reexecutionParams: $params) {
     __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 

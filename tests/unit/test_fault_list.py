@@ -10,7 +10,7 @@ TESTS = Path(__file__).resolve().parent.parent
 LINES = [
     line for line in (TESTS.parent / "docs" / "faults.md").read_text().splitlines() if re.match(r"\| \d+ \|", line)
 ]
-PROMISED = {*range(1, 17), 18, *range(21, 25), *range(29, 32), 33}
+PROMISED = {*range(1, 17), 18, *range(21, 25), *range(29, 34)}
 
 
 def functions(module: Path) -> set[str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 
 import dagster as dg
 import pytest
 from dagster._core.utils import make_new_run_id
 
 from de_assets.automation.maintenance.readers import JOB, launch_readers
-from de_resources.other_location import LAUNCHED_BY, NoAddress, OtherLocation, UIAway
+from de_resources.other_location import LAUNCHED_BY, NoAddress, NotLaunched, OtherLocation, UIAway
 
 pytestmark = pytest.mark.pattern("isolated_sequencer")
 
@@ -51,6 +54,42 @@ def test_a_webserver_that_is_away_is_worth_another_try(instance: dg.DagsterInsta
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(UIAway, match="Start the UI with `de run`"):
             run(instance, f"http://127.0.0.1:{taken.getsockname()[1]}")
+
+
+@contextmanager
+def in_front(status: int, body: str) -> Iterator[str]:
+    """The address of something that stands before the webserver and answers itself, as a proxy with a login does."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (401, "who are you?", "401"),
+        (200, '{"errors": [{"message": "Cannot query field"}]}', "Cannot query field"),
+        (200, "<html>", "Not a JSON answer"),
+    ],
+    ids=["no login", "an error of the query", "no answer of a webserver"],
+)
+def test_who_answers_is_not_away_and_what_he_said_is_told(
+    instance: dg.DagsterInstance, status: int, body: str, said: str
+) -> None:
+    with in_front(status, body) as address, pytest.raises(NotLaunched, match=said):
+        run(instance, address)
 
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.SUCCESS], ids=str)

@@ -19,8 +19,12 @@ AWAY = (
     "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment. Call: describeTopics",
     "org.apache.kafka.common.errors.DisconnectException: Cancelled in-flight FETCH request",
     "java.net.ConnectException: Connection refused",
+    "org.postgresql.util.PSQLException: An I/O error occurred while sending to the backend.",
+    "org.postgresql.util.PSQLException: FATAL: terminating connection due to administrator command",
+    "org.postgresql.util.PSQLException: FATAL: the database system is starting up",
 )
 HERE = (
+    'org.postgresql.util.PSQLException: ERROR: column "FATAL: the database system is starting up" does not exist',
     "java.lang.IllegalStateException: the text java.net.ConnectException in a record",
     "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed",
 )

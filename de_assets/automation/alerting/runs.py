@@ -21,8 +21,8 @@ from de_resources.alerts.book import AlertCondition, OpenAlert
 
 CHECK, RUN, SERVICE = "check ", "run ", "service "
 """How the subjects of bad checks, of failed runs, and of services begin."""
-_AWAY = re.compile(r"^(?:[\w.]+\.)?ServiceUnavailable: (?P<service>[\w-]+) at ")
-"""What Dagster keeps of `ServiceUnavailable`: its text alone."""
+_AWAY = re.compile(r"^(?:[\w.]+\.)?(?:ServiceUnavailable|SessionLost): (?P<service>[\w-]+) at ")
+"""What Dagster keeps of `ServiceUnavailable` and what is one: its text alone."""
 _ENGINE_AWAY = {"EngineUnreachable", "EngineLost"}
 
 
