@@ -1,27 +1,50 @@
 """Dagster's event log in SQLite, for many events in a row: a run over a month of hours tells thousands.
 
-Dagster makes a new SQLAlchemy engine for every event that it stores, which forgets how its statements are compiled: most of an
-event's time. Here the engine of a file is kept. Everything else is Dagster's own: files, tables, migrations, one lock, and a
-connection that is opened and closed each time, so that nothing is left open when a process forks.
+Dagster makes a new SQLAlchemy engine for every event that it stores, which forgets how its statements are compiled, and a
+verdict of a check opens the index three times, each time with its own commit and, as nobody else has the file open, with all
+that SQLite tidies up behind the last one. Here the engine of a file is kept, what the index has of one event is one
+transaction, and the index stays open. Everything else is Dagster's own: files, tables, migrations, one lock, and for the
+log of a run a connection that is opened and closed each time: who follows a run in the UI watches its file, which changes
+when the last connection to it is closed.
+
+A commit reaches the disk with the next tidying up (`synchronous=NORMAL`): a process that is killed loses nothing; where the
+power fails, the last events may be missing, and what is there is consistent.
 """
 
 from __future__ import annotations
 
+import os
+import sqlite3
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from weakref import WeakSet
 
-from dagster import DagsterInstance
-from sqlalchemy import create_engine
+from dagster import DagsterInstance, EventLogEntry
+from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool
 
-from de_resources.compat.event_log import SQLITE_BUSY_TIMEOUT_SECONDS, ConfigurableClassData, SqliteEventLogStorage
+from de_resources.compat.event_log import (
+    INDEX_SHARD_NAME,
+    SQLITE_BUSY_TIMEOUT_SECONDS,
+    ConfigurableClassData,
+    SqliteEventLogStorage,
+)
 
 _KEPT = 64
 """Files whose engines are kept: one for each run at work, and the index of all."""
+
+
+class _Open(threading.local):
+    """What the thread has open while it stores one event."""
+
+    stack: ExitStack | None = None
+    index: Connection | None = None
 
 
 class SqliteEventLog(SqliteEventLogStorage):
@@ -31,8 +54,18 @@ class SqliteEventLog(SqliteEventLogStorage):
         """Without a folder it lies in that of the instance, which Dagster tells by `register_instance`."""
         self._engines: OrderedDict[str, Engine] = OrderedDict()
         self._inst_data = inst_data
+        self._mine = _Open()
+        self._index_file: sqlite3.Connection | None = None
+        self._tables: set[str] = set()
+        self._empty_log: bytes | None = None
+        _logs.add(self)
         if base_dir is not None:
-            super().__init__(base_dir, inst_data)
+            self._open(base_dir)
+
+    def _open(self, base_dir: str) -> None:
+        super().__init__(base_dir, self._inst_data)
+        # One that a thread may take again: what belongs to one event is stored under it.
+        self._db_lock = threading.RLock()
 
     @classmethod
     def config_type(cls) -> dict[str, Any]:
@@ -49,24 +82,113 @@ class SqliteEventLog(SqliteEventLogStorage):
     def register_instance(self, instance: DagsterInstance) -> None:
         """As Dagster calls it, before anything else."""
         if not hasattr(self, "_base_dir"):
-            super().__init__(str(Path(instance.root_directory, "history", "runs")), self._inst_data)
+            self._open(str(Path(instance.root_directory, "history", "runs")))
         super().register_instance(instance)
+
+    def store_event(self, event: EventLogEntry) -> None:
+        """As Dagster does: into the log of its run, and then, in one transaction, all that the index has of it."""
+        with ExitStack() as stack:
+            self._mine.stack = stack
+            try:
+                super().store_event(event)
+            finally:
+                self._mine.stack = self._mine.index = None
+
+    def has_table(self, table_name: str) -> bool:
+        """Whether the index has the table. Tables come by migrations, and never go."""
+        if table_name not in self._tables and super().has_table(table_name):
+            self._tables.add(table_name)
+        return table_name in self._tables
+
+    def dispose(self) -> None:
+        """Close the index. A log that is used again afterwards opens it again."""
+        self.close_index()
+        super().dispose()
+
+    def close_index(self) -> None:
+        """Let go of what is only held open: SQLite's connections may not be taken over into a fork."""
+        held, self._index_file = self._index_file, None
+        if held is not None:
+            held.close()
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
+        if shard != INDEX_SHARD_NAME or self._mine.stack is None:
+            with self._connected(shard) as connection:
+                yield connection
+            return
+        if self._mine.index is None:
+            self._mine.index = self._mine.stack.enter_context(self._connected(shard))
+        yield self._mine.index
+
+    @contextmanager
+    def _connected(self, shard: str) -> Iterator[Connection]:
         with self._db_lock:
             engine = self._engine(shard)
             if shard not in self._initialized_dbs:
-                self._initdb(engine)
+                self._initdb(engine, for_index_shard=shard == INDEX_SHARD_NAME)
                 self._initialized_dbs.add(shard)
+            if shard == INDEX_SHARD_NAME and self._index_file is None:
+                self._index_file = _held_open(self.path_for_shard(shard))
             with engine.connect() as connection, connection.begin():
                 yield connection
 
     def _engine(self, shard: str) -> Engine:
-        engine = self._engines.pop(shard, None) or create_engine(
-            self.conn_string_for_shard(shard), poolclass=NullPool, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS}
-        )
+        engine = self._engines.pop(shard, None) or _new_engine(self.conn_string_for_shard(shard))
         self._engines[shard] = engine
         if len(self._engines) > _KEPT:
             self._engines.popitem(last=False)[1].dispose()
         return engine
+
+    def _initdb(self, engine: Engine, for_index_shard: bool = False) -> None:
+        """Tables of a new file. Of the log of a run, which every run has, they are made once and then copied."""
+        file = Path(str(engine.url.database))
+        if not for_index_shard and not file.exists():
+            # Complete before it has its name, which another process may give to its own at the same moment.
+            made = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}")
+            made.write_bytes(self._empty())
+            try:
+                os.link(made, file)
+            except OSError:  # There by now, or no links on this file system: looked after as ever.
+                super()._initdb(engine)
+            finally:
+                made.unlink()
+        else:
+            super()._initdb(engine, for_index_shard)
+
+    def _empty(self) -> bytes:
+        """A log of a run without events, made where nobody else writes into it."""
+        if self._empty_log is None:
+            with TemporaryDirectory() as folder:
+                file = Path(folder, "empty.db")
+                super()._initdb(_new_engine(f"sqlite:///{file}"))
+                self._empty_log = file.read_bytes()
+        return self._empty_log
+
+
+def _new_engine(url: str) -> Engine:
+    engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS})
+    event.listen(engine, "connect", _without_waiting_for_the_disk)
+    return engine
+
+
+def _without_waiting_for_the_disk(connection: sqlite3.Connection, _record: object) -> None:
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def _held_open(file: str) -> sqlite3.Connection:
+    """A connection that keeps SQLite from tidying up behind every other one. It holds no lock that anybody waits for."""
+    held = sqlite3.connect(file, timeout=SQLITE_BUSY_TIMEOUT_SECONDS, check_same_thread=False)
+    held.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the file
+    return held
+
+
+_logs: WeakSet[SqliteEventLog] = WeakSet()
+
+
+def _let_go() -> None:
+    for log in list(_logs):
+        log.close_index()
+
+
+os.register_at_fork(before=_let_go)

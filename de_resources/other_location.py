@@ -135,7 +135,7 @@ class OtherLocation(dg.ConfigurableResource["OtherLocation"]):
         nobody = any(isinstance(each, Unreachable | Timeout) for each in _causes(error))
         return UIAway(self.address) if nobody else None
 
-    def _client(self, seconds: float) -> DagsterGraphQLClient:
+    def _client(self, seconds: int) -> DagsterGraphQLClient:
         from dagster_graphql import DagsterGraphQLClient
         from gql.transport.requests import RequestsHTTPTransport
 

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from dagster import AssetCheckSeverity
 
-from de_assets.dead_letters.replay import DEAD_LETTERS
 from de_assets.filling import UnitOutcome
-from de_checks.publication import NAME as IS_PUBLISHED
 
 _ABOUT_LETTERS = "dead_letters"
 
@@ -34,6 +32,8 @@ def _red(outcome: UnitOutcome) -> Iterator[tuple[str, str]]:
 
 
 def _letters(outcome: UnitOutcome) -> Iterator[tuple[str, str]]:
+    from de_assets.dead_letters.replay import DEAD_LETTERS  # a command that is only imported changes no environment
+
     for name, key in _red(outcome):
         if name.startswith(_ABOUT_LETTERS) and DEAD_LETTERS in outcome.unit.assets:
             hour = f" --partition {key}" if key else ""
@@ -41,6 +41,8 @@ def _letters(outcome: UnitOutcome) -> Iterator[tuple[str, str]]:
 
 
 def _audits(outcome: UnitOutcome) -> Iterator[tuple[str, str]]:
+    from de_checks.publication import NAME as IS_PUBLISHED
+
     if any(name == IS_PUBLISHED for name, _ in _red(outcome)):
         yield "de publish --list", "what audits hold, and why; a false alarm is published by the same command"
 

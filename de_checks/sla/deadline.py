@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
 from typing import Any
 
 import dagster as dg
@@ -13,7 +14,7 @@ from de_checks.baselines import time_dimension
 from de_checks.factory import CheckRun, check_per_key
 from de_checks.freshness.clock import duration
 from de_checks.per_key import Key, Materialized, Verdict
-from de_checks.sla.attempts import attempts, of_asset
+from de_checks.sla.attempts import Attempt, attempts, of_asset
 from de_checks.subject import Subject, spec_of
 from de_resources.contract.sla import Sla
 from de_resources.errors import PermanentError
@@ -66,7 +67,8 @@ def deadline_check(
 
     def judge(run: CheckRun, materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
         begun = since or _begun(run)
-        ways = {key: _times(run, key or "", inputs) for key in materialized}
+        written_by = cache(partial(_written_by, run.instance, run.asset.key))
+        ways = {key: _times(run, key or "", inputs, written_by) for key in materialized}
         return {key: judge_times(way, sla, is_past=way.due_from < begun) for key, way in ways.items()}
 
     return check_per_key(
@@ -118,7 +120,20 @@ def _begun(run: CheckRun) -> datetime:
     return _moment(first.timestamp)
 
 
-def _times(run: CheckRun, key: str, inputs: Collection[dg.AssetSpec]) -> PartitionTimes:
+def _written_by(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, run_id: str
+) -> tuple[Attempt | None, datetime | None]:
+    """The attempt of a run that wrote the asset, and when the run was asked for: one run writes many partitions."""
+    record = instance.get_run_record_by_id(run_id)
+    return of_asset(attempts(instance, run_id), asset), record.create_timestamp.astimezone(UTC) if record else None
+
+
+def _times(
+    run: CheckRun,
+    key: str,
+    inputs: Collection[dg.AssetSpec],
+    written_by: Callable[[str], tuple[Attempt | None, datetime | None]],
+) -> PartitionTimes:
     calendar = time_dimension(run.asset.partitions_def)
     assert calendar is not None  # noqa: S101 - asked at definition
     window = calendar.time_window_for_partition_key(key)
@@ -126,12 +141,11 @@ def _times(run: CheckRun, key: str, inputs: Collection[dg.AssetSpec]) -> Partiti
         dg.AssetRecordsFilter(run.asset.key, asset_partitions=[key]), limit=1, ascending=True
     ).records
     ready = _moment(first.timestamp)
-    attempt = of_asset(attempts(run.instance, first.run_id), run.asset.key)
+    attempt, asked_for = written_by(first.run_id)
     started = attempt.started if attempt and attempt.started and attempt.started <= ready else ready
     known = [time for spec in inputs if (time := _arrival(run.instance, spec, window, started)) is not None]
-    record = run.instance.get_run_record_by_id(first.run_id)
-    requested = record.create_timestamp.astimezone(UTC) if record else started
-    return PartitionTimes(window.end.astimezone(UTC), max(known) if known else min(requested, started), started, ready)
+    arrived = max(known) if known else min(asked_for or started, started)
+    return PartitionTimes(window.end.astimezone(UTC), arrived, started, ready)
 
 
 def _arrival(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from instances import silent_instance
 
 from de_assets.automation.triggers.polling import FIRST_WAIT, LONGEST_WAIT, POLL, poll
 from de_assets.bronze import devices
@@ -58,7 +59,7 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    with dg.instance_for_test() as instance:
+    with silent_instance() as instance:
         yield World(instance)
 
 
@@ -125,7 +126,7 @@ def test_a_dump_is_loaded_once_and_again_when_it_was_landed_anew(
     asked: dg.ScheduleDefinition, key: dg.AssetKey, tmp_path: Path
 ) -> None:
     folder = tmp_path / DEVICES
-    with dg.instance_for_test() as instance:
+    with silent_instance() as instance:
 
         def tick() -> bool:
             moment = datetime(2024, 10, 11, 4, tzinfo=UTC)

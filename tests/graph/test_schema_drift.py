@@ -10,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from checks_world import jobs_run, red, verdicts
+from instances import silent_instance
 
 from de_assets.bronze.visits import checks
 from de_assets.definitions import defs
@@ -75,7 +76,7 @@ class Platform:
 @pytest.fixture(scope="module")
 def platform(home: Path, engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     assert engine.spark_session is not None
-    with pytest.MonkeyPatch.context() as patch, dg.instance_for_test() as instance:
+    with pytest.MonkeyPatch.context() as patch, silent_instance() as instance:
         patch.setenv("DE_HOME", str(tmp_path_factory.mktemp("home")))
         it = Platform(Settings.from_environment(), engine, instance)
         it.land({hour: (MANY, "referral") for hour in HOURS[:2]})

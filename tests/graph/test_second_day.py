@@ -15,6 +15,7 @@ import dagster as dg
 import pytest
 import typer
 from click.testing import Result
+from instances import silent_instance
 from typer.testing import CliRunner
 
 from de_assets.calendar import Calendar
@@ -176,7 +177,7 @@ def test_a_bad_hour_is_landed_anew_as_the_page_says(
         done = job.execute_in_process(partition_key=key, instance=instance, raise_on_error=False)
         return done.success, {each.passed for each in done.get_asset_check_evaluations() if each.check_name in judged}
 
-    with dg.instance_for_test() as instance:
+    with silent_instance() as instance:
         land(broken=35)
         success, verdicts = run(instance)
         assert not success, "it is red, and holds back what builds on it"

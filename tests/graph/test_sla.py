@@ -206,6 +206,34 @@ def test_a_deadline_knows_whose_fault_it_is_and_forgets_it_not(instance: dg.Dags
     assert "sla/fault" not in next_one
 
 
+def test_a_deadline_of_a_long_range_reads_its_run_once(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log of a run over a month of hours has thousands of events: to read it for every hour takes minutes."""
+    hours = dg.HourlyPartitionsDefinition("2026-01-01-00:00", end_date="2026-01-02-00:00")
+
+    @dg.asset(partitions_def=hours, backfill_policy=dg.BackfillPolicy.single_run())
+    def landed() -> None: ...
+
+    read: list[str] = []
+    logs_of = type(instance.event_log_storage).get_logs_for_run
+    monkeypatch.setattr(
+        type(instance.event_log_storage),
+        "get_logs_for_run",
+        lambda self, run_id, *a, **k: (read.append(run_id), logs_of(self, run_id, *a, **k))[1],
+    )
+    check = deadline_check(landed, Sla(ready_within=timedelta(hours=1)), since=datetime(2026, 1, 1, 12, 30, tzinfo=UTC))
+    span = {
+        "dagster/asset_partition_range_start": "2026-01-01-00:00",
+        "dagster/asset_partition_range_end": "2026-01-01-23:00",
+    }
+    read.clear()
+    found = dg.materialize([landed, check], instance=instance, tags=span).get_asset_check_evaluations()
+    assert len(found) == 24
+    assert [each.partition for each in found if not each.passed] == [f"2026-01-01-{hour}:00" for hour in range(12, 24)]
+    assert len(read) == 1
+
+
 NOT_WATCHED = {
     "dashboards/daily_traffic": "another team's code location, which imports nothing of this one and promises nothing",
 }

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import shutil
 import signal
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import count
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, LiteralString, cast
 
-import dagster as dg
 import pytest
 import warm_process
 from confluent_kafka import Producer
 from deltalake import DeltaTable
+from instances import fresh_instance
 from waiting import PATIENCE
 
 from de_assets.partitions import Calendar
@@ -57,11 +55,6 @@ PER_HOUR = 100
 # Its table is made by a test; until then the capture waits for it.
 WAITING_CAPTURE = CaptureSource("people", ("public.people",), "people")
 DEADLINE = 300.0
-# What a run prints goes to its worker's output; two more processes per run would only copy it.
-INSTANCE = """
-telemetry: {enabled: false}
-compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}
-"""
 
 
 _numbers = count()
@@ -121,19 +114,6 @@ class Worker:
         self.process.join(PATIENCE)
 
 
-@cache
-def _fresh_instance() -> Path:
-    """A DAGSTER_HOME with its databases made: Dagster does not let two processes make them at once."""
-    folder = Path(tempfile.mkdtemp(prefix="de-dagster-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    (folder / "dagster.yaml").write_text(INSTANCE)
-    with dg.DagsterInstance.from_config(str(folder)) as instance:
-        instance.get_runs(limit=1)
-        instance.all_asset_keys()
-        instance.all_instigator_state()
-    return folder
-
-
 @dataclass
 class Lakehouse:
     """A lake with its own Dagster instance, on the platform's services and sources."""
@@ -150,7 +130,7 @@ class Lakehouse:
     @cached_property
     def instance(self) -> Path:
         """DAGSTER_HOME, where nothing has happened yet."""
-        return Path(shutil.copytree(_fresh_instance(), self.folder / "dagster"))
+        return Path(shutil.copytree(fresh_instance(), self.folder / "dagster"))
 
     def start(self, *runs: dict[str, Any], graph: str | None = None, **more: Any) -> Worker:
         """Start a worker; upper-case names in `more` go to its environment, the others into its work."""

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from deltalake import write_deltalake
-from platform_world import KEYS, Lakehouse, Platform, _fresh_instance
+from instances import fresh_instance
+from platform_world import KEYS, Lakehouse, Platform
 from waiting import PATIENCE
 
 from de_assets.partitions import hourly
@@ -44,7 +45,7 @@ class Home(Lakehouse):
     def instance(self) -> Path:
         """The one that lies in the home; one in which nothing has happened where there is none."""
         there = self.services.settings.dagster_home
-        return there if there.exists() else Path(shutil.copytree(_fresh_instance(), there))
+        return there if there.exists() else Path(shutil.copytree(fresh_instance(), there))
 
     def known(self, tables: Sequence[str] = TABLES) -> dict[str, Any]:
         """What a person would miss: rows, what each run did, records, the operational database."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from instances import silent_instance
 from platform_world import RATES, WORLD, Lakehouse, Platform, key_of
 from psycopg2.extras import execute_values
 from pyspark.sql import SparkSession
@@ -168,7 +169,7 @@ def test_hours_that_are_over_are_requested_without_anybody(fed_platform: Platfor
         return answer.skip_message if isinstance(answer, dg.SkipReason) else answer
 
     asked = {POLL: LEGACY}
-    with fed_platform.at_home(), dg.instance_for_test() as instance:
+    with fed_platform.at_home(), silent_instance() as instance:
         with PostgresDatabase().connect() as session, session.cursor() as cursor:
             cursor.execute("ALTER TABLE legacy_visits RENAME TO legacy_elsewhere")
         try:

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -142,7 +143,8 @@ for name in json.loads(sys.argv[1]):
     importlib.import_module(name)
 assert state() == before, [pair for pair in zip(before, state()) if pair[0] != pair[1]]
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program, json.dumps(modules)], capture_output=True, text=True, timeout=300, cwd=PROJECT
-    )
+    # Libraries set variables where they are missing: those that this process already has would hide it.
+    bare = {name: os.environ[name] for name in ("HOME", "PATH")}
+    command = [sys.executable, "-c", program, json.dumps(modules)]
+    done = subprocess.run(command, env=bare, capture_output=True, text=True, timeout=300, cwd=PROJECT)
     assert done.returncode == 0, done.stderr

@@ -1,8 +1,13 @@
 """The event log keeps what Dagster's own keeps, where Dagster's own keeps it."""
 
+import os
+import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
+import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from de_resources.event_log import SqliteEventLog
@@ -55,3 +60,105 @@ def test_engines_of_many_runs_are_not_kept_for_ever(tmp_path: Path) -> None:
         assert log.get_logs_for_run(f"run-{number}") == []
     assert len(log._engines) == 64
     assert log.get_logs_for_run("run-0") == [], "one that was given up is made again"
+
+
+@dg.asset_check(asset=orders)
+def is_there() -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(passed=True)
+
+
+def test_a_new_log_of_a_run_is_as_dagster_makes_it(tmp_path: Path) -> None:
+    def described(file: Path) -> list[object]:
+        with closing(sqlite3.connect(file)) as found:
+            tables = found.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
+            figures = [
+                found.execute(f"SELECT count(*) FROM {name}").fetchone() for kind, name, *_ in tables if kind == "table"
+            ]
+            return [
+                tables,
+                figures,
+                *found.execute("SELECT version_num FROM alembic_version"),
+                *found.execute("PRAGMA journal_mode"),
+            ]
+
+    for kind in (SqliteEventLogStorage, SqliteEventLog):
+        log = kind(str(tmp_path / kind.__name__))
+        for run in ("first", "second"):
+            assert log.get_logs_for_run(run) == []
+    logs = [
+        tmp_path / kind / f"{run}.db"
+        for kind in ("SqliteEventLogStorage", "SqliteEventLog")
+        for run in ("first", "second")
+    ]
+    assert [described(file) for file in logs[1:]] == [described(logs[0])] * 3
+    assert {each.name for each in logs[2].parent.iterdir() if each.name.startswith(("first", "second"))} == {
+        "first.db",
+        "second.db",
+    }
+
+
+def test_the_index_has_all_of_an_event_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> None:
+        raise RuntimeError("in the middle of a verdict")
+
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={**QUIET, **OWN}) as instance:
+        monkeypatch.setattr(SqliteEventLog, "_update_asset_check_evaluation", breaks)
+        with pytest.raises(RuntimeError, match="in the middle"):
+            dg.materialize([orders, is_there], instance=instance, partition_key="2024-10-10")
+        (run,) = instance.get_run_ids()
+        kinds = [entry.dagster_event.event_type_value for entry in instance.all_logs(run) if entry.dagster_event]
+        with closing(sqlite3.connect(tmp_path / "history" / "runs" / "index.db")) as index:
+            mirrored = {kind for (kind,) in index.execute("SELECT dagster_event_type FROM event_logs")}
+    assert "ASSET_CHECK_EVALUATION" in kinds
+    assert "ASSET_MATERIALIZATION" in mirrored
+    assert "ASSET_CHECK_EVALUATION" not in mirrored
+
+
+def test_a_process_that_is_killed_leaves_all_that_it_has_told(tmp_path: Path) -> None:
+    """It is a fork of one that has the log open, which goes on with it."""
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={**QUIET, **OWN}) as instance:
+        assert dg.materialize([orders, is_there], instance=instance, partition_key="2024-10-10").success
+        child = os.fork()
+        if not child:
+            dg.materialize([orders, is_there], instance=instance, partition_key="2024-10-11")
+            os.kill(os.getpid(), signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        assert dg.materialize([orders, is_there], instance=instance, partition_key="2024-10-12").success
+        assert instance.get_materialized_partitions(orders.key) == {f"2024-10-{day}" for day in (10, 11, 12)}
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=QUIET) as theirs:
+        assert theirs.get_materialized_partitions(orders.key) == {f"2024-10-{day}" for day in (10, 11, 12)}
+        (summary,) = theirs.event_log_storage.get_asset_check_summary_records([is_there.check_key]).values()
+        assert summary.last_check_execution_record is not None
+    with closing(sqlite3.connect(tmp_path / "history" / "runs" / "index.db")) as index:
+        assert index.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_fork_takes_no_open_index_with_it(tmp_path: Path) -> None:
+    log = SqliteEventLog(str(tmp_path))
+    assert log.all_asset_keys() == []
+    index = str(tmp_path / "index.db")
+
+    def open_files() -> set[str]:
+        return {str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
+
+    assert index in open_files(), "it is held open, or SQLite would tidy up behind every event"
+    child = os.fork()
+    if not child:
+        os._exit(index in open_files())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    log.dispose()
+    assert index not in open_files()
+
+
+def test_who_watches_the_file_of_a_run_sees_every_event(tmp_path: Path) -> None:
+    """As the UI does, which follows a run by the changes of its file."""
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={**QUIET, **OWN}) as instance:
+        assert dg.materialize([orders], instance=instance, partition_key="2024-10-10").success
+        (run,) = instance.get_run_ids()
+        file = tmp_path / "history" / "runs" / f"{run}.db"
+        stored = instance.get_run_by_id(run)
+        assert stored is not None
+        for said in ("one", "two", "three"):
+            before = file.read_bytes()
+            instance.report_engine_event(said, stored)
+            assert file.read_bytes() != before
