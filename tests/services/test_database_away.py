@@ -39,7 +39,8 @@ class Night:
 
     def __init__(self, services: LocalServices, instance: dg.DagsterInstance) -> None:
         self.services, self.instance = services, instance
-        self.now, self.cursor = datetime.now(UTC), None
+        self.now = datetime.now(UTC)
+        self.cursor: str | None = None
         self.in_the_middle: list[Callable[[], None]] = []
         self.answers: list[object] = []
         self.log = LogAlertSink(path=str(services.settings.home / "alerts.jsonl"))
@@ -78,9 +79,13 @@ class Night:
         self.now += timedelta(minutes=1)
         with dg.build_sensor_context(self.instance, resources={"database": PostgresDatabase()}) as context:
             asked = legacy_due.legacy_hours_due(context)
-        ended = [] if isinstance(asked, dg.SkipReason) else [self.run(LEGACY, **each.tags).success for each in asked]
+        assert isinstance(asked, list | dg.SkipReason)
+        requests = asked if isinstance(asked, list) else []
+        ended = [self.run(LEGACY, **each.tags).success for each in requests]
         with dg.build_sensor_context(self.instance, self.cursor, resources={"alerting": self.alerting}) as context:
-            self.cursor = alerts(context).cursor
+            result = alerts(context)
+        assert isinstance(result, dg.SensorResult)
+        self.cursor = result.cursor
         return ended
 
     def told(self) -> list[dict[str, Any]]:

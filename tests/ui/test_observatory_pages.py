@@ -112,6 +112,7 @@ def visit(browser: Browser) -> Iterator[Visit]:
 
     def open_(place: Path, size: Any = DESK, scheme: Any = "light", **options: Any) -> Visitor:
         context = browser.new_context(viewport=size, color_scheme=scheme, locale="en-GB", **options)
+        context.set_default_timeout(PATIENCE_MS)
         visitors.append(Visitor(context.new_page(), place))
         return visitors[-1]
 
