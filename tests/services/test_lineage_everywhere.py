@@ -91,6 +91,10 @@ NO_COLUMN = {
     "gold/daily_report.missing_hours": "the instance: which hours are there",
     "gold/traffic_live.visits": COUNTED,
     "gold/pages_per_visit.announcements": COUNTED,
+    "gold/sessions_live.visits": COUNTED,
+    "gold/user_activity.visits": COUNTED,
+    "gold/user_activity.days": COUNTED,
+    "gold/users_latest.snapshot_date": "the day that the run of its table is about",
 }
 """Columns of gold in which no column of a source is, and why."""
 
