@@ -1,4 +1,4 @@
-"""Moments that every reader of a table can hold, and that something on the web can have happened at."""
+"""Moments that every reader of a table can hold, and that something on the web can have happened at; durations for people."""
 
 from __future__ import annotations
 
@@ -15,3 +15,13 @@ def is_conceivable(moment: datetime) -> bool:
         return EARLIEST <= moment.astimezone(UTC) < LATEST
     except OverflowError:
         return False
+
+
+def duration(seconds: float) -> str:
+    """A duration for people, in its two largest units: `2 d 3 h`, `5 min 10 s`."""
+    rest, parts = max(0, round(seconds)), []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"

@@ -29,6 +29,7 @@ from de_resources.compat.java_process import (
     session_was_stopped,
 )
 from de_resources.engine.errors import BROKEN_CALLS, ENGINE_ERRORS, session_is_gone
+from de_resources.engine.own_commits import USER_METADATA, session_mark
 from de_resources.engine.sessions import is_connect
 from de_resources.errors import TransientError
 from de_resources.local.discovery import local_endpoint
@@ -196,6 +197,9 @@ def open_session(url: str, extra: dict[str, Any] | None = None) -> SparkSession:
         builder = builder.config(key, str(value))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    # No setting of the builder, which would change it in a session that is there and under a merge that has its stamp in it.
+    if session.conf.get(USER_METADATA, None) is None:
+        session.conf.set(USER_METADATA, session_mark())
     return session
 
 
@@ -227,7 +231,7 @@ def _connect(url: str) -> SparkSession:
     if session is None or _stopped(session):
         if not _takes_connections(url):
             raise EngineUnreachable(_label(url))
-        session = SparkSession.builder.remote(url).create()
+        session = SparkSession.builder.remote(url).config(USER_METADATA, session_mark()).create()
         # The default policy waits up to ten minutes for a server that is gone. One that was started again does not
         # know the session, so that waiting for longer than a hiccup of the network only delays the error.
         session.client.set_retry_policies([DefaultPolicy(max_retries=4, initial_backoff=200, max_backoff=8000)])

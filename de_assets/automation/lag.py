@@ -1,8 +1,9 @@
 """Every reader of the graph that keeps a position is measured every ten minutes, whether it runs or not.
 
 Pattern: Lag Detector. Readers are found in the graph: whoever depends on a topic (`source/topic` of an external asset) says who
-keeps its position (`reads/<topic>`), and whoever has no partitions and reads tables of the lake has read them at a version. A
-reader of a topic that does not say it is refused when the code location is loaded.
+keeps its position (`reads/<topic>`). Whoever has no partitions and reads tables of the lake has read them at a version, in
+whatever store it writes; so has a partitioned reader of a whole table that says how far behind it may be
+(`reads/at_most_minutes`). A reader of a topic that does not say who keeps its position is refused when the location is loaded.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from de_resources.sensor_cursor import sensor_cursor
 JOB = "lag"
 TOPIC = "source/topic"
 AT_MOST = "reads/at_most_minutes"
-"""Metadata of a reader: how far behind it promises to be at most, where that is not two hours."""
+"""Metadata of a reader: how far behind it promises to be at most, where that is not two hours for a topic, a day for tables."""
+
+_DAY = 24 * 60
 
 Assets = Sequence[dg.AssetsDefinition | dg.AssetSpec]
 
@@ -78,20 +81,20 @@ def _of_topics(assets: Assets) -> Iterator[dg.AssetChecksDefinition]:
 
 
 def _of_tables(assets: Assets) -> Iterator[dg.AssetChecksDefinition]:
-    tables = LakeTables.of(assets)
-    known = {spec.key: spec for spec in [*tables.own.values(), *tables.versioned.values()]}
+    # A dataset that keeps versions has no number of which a reader could be behind.
+    known = {spec.key: spec for spec in LakeTables.of(assets).own.values()}
     for definition in assets:
-        readers = (
-            [] if isinstance(definition, dg.AssetSpec) else [s for s in definition.specs if _reads_whole(s, tables)]
-        )
+        readers = [] if isinstance(definition, dg.AssetSpec) else [s for s in definition.specs if _reads_whole(s)]
         # The outputs of one step have one position: the last one is written when the others are.
         for spec in readers[-1:]:
             if sources := [known[dep.asset_key] for dep in spec.deps if dep.asset_key in known]:
-                yield version_lag_check(spec, sources)
+                yield version_lag_check(
+                    spec, sources, at_most=timedelta(minutes=float(spec.metadata.get(AT_MOST, _DAY)))
+                )
 
 
-def _reads_whole(spec: dg.AssetSpec, tables: LakeTables) -> bool:
-    return spec.partitions_def is None and spec.key.to_user_string() in tables.own
+def _reads_whole(spec: dg.AssetSpec) -> bool:
+    return spec.partitions_def is None or AT_MOST in spec.metadata
 
 
 def _specs(assets: Assets) -> Iterator[dg.AssetSpec]:

@@ -184,10 +184,12 @@ def _materialise(settings: Settings, absent: dict[str, str], *, another_world: b
             at_work.pop(outcome.unit, None)
             progress.advance(task)
             tell()
-        tell_runs(instance, locations)
+        lineage = tell_runs(instance, locations)
         progress.update(task, description="Writing the observatory")
         site = _observed(instance, settings)
     good = show(outcomes, settings)
+    if lineage.away:
+        console.print(Text(f"OpenLineage events wait: {lineage.away}"))
     for line in site:
         console.print(line, highlight=False)
     return good

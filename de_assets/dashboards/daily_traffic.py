@@ -15,6 +15,7 @@ from pydantic import Field
 from de_assets.dashboards import gold
 from de_assets.dashboards.report import html_of, markdown_plot_of, markdown_table_of
 from de_assets.dashboards.traffic import sessions_by_day, traffic_by_day
+from de_resources.delta.read_versions import versions_read
 from de_resources.lineage.record import read_columns
 from de_resources.page_link import page_link
 from de_resources.retries import RETRY_TRANSIENT
@@ -52,7 +53,9 @@ class ReportFolder(dg.ConfigurableResource):
     kinds={"html", "pyarrow"},
     tags={"pattern/isolated_sequencer": ""},
 )
-def daily_traffic(cube: pa.Table, sessions: pa.RecordBatchReader, reports: ReportFolder) -> dg.MaterializeResult:
+def daily_traffic(
+    context: dg.AssetExecutionContext, cube: pa.Table, sessions: pa.RecordBatchReader, reports: ReportFolder
+) -> dg.MaterializeResult:
     """Visits, visitors and sessions of the newest days, as a page with a chart and a table.
 
     Raises `GoldMissing` when a table it reads was never written.
@@ -66,6 +69,7 @@ def daily_traffic(cube: pa.Table, sessions: pa.RecordBatchReader, reports: Repor
             "table": dg.MetadataValue.md(markdown_table_of(days)),
             "days": len(days),
             **read_columns({gold.VISITS_CUBE_DAILY: [*gold.CUBE_COLUMNS], gold.SESSIONS: [*gold.SESSIONS_COLUMNS]}),
+            **versions_read(context),
             **({"newest_day": days[-1].day.isoformat()} if days else {}),
         }
     )

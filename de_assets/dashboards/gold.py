@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster_delta import DeltaLakePyarrowIOManager
 from dagster_delta.io_manager.base import DeltaLakeDbClient
 from deltalake.exceptions import TableNotFoundError
+from pydantic import Field
 
 from de_resources.compat.io_manager import CustomDbIOManager
+from de_resources.delta.log.table_log import TableLog
+from de_resources.delta.read_versions import reads_of
 from de_resources.errors import PermanentError
 from de_resources.lineage.needs import needs
 
@@ -46,6 +50,33 @@ class GoldMissing(PermanentError):
         )
 
 
+@dataclass(frozen=True)
+class GoldTable:
+    """A gold table as its log tells of it, without an engine."""
+
+    name: str
+    uri: str
+
+    def log(self) -> TableLog | None:
+        """Its log as of now, or None before it was written."""
+        return TableLog.open(self.uri)
+
+    def newest(self) -> tuple[int, str] | None:
+        """Its version as of now, and its id."""
+        log = self.log()
+        return (log.version, str(log.table.metadata().id)) if log else None
+
+
+class GoldTables(dg.ConfigurableResource):
+    """Where the tables are."""
+
+    root_uri: str = Field(description="Root of the lake: a folder.")
+
+    def table(self, key: dg.AssetKey) -> GoldTable:
+        """The table of one of the other team's assets."""
+        return GoldTable(".".join(key.path), "/".join([self.root_uri, *key.path]))
+
+
 class GoldReader(DeltaLakePyarrowIOManager):
     """Reads gold through delta-rs as `pyarrow.Table`, or as `pyarrow.RecordBatchReader` what may be large."""
 
@@ -70,6 +101,8 @@ class _ReadOnlyTables(CustomDbIOManager):
     def load_input(self, context: dg.InputContext) -> object:
         root = logging.getLogger()
         level = root.level
+        # Before it is read: what lands in between does not count as read.
+        reads_of(context.step_context).note(GoldTables(root_uri=self._root_uri).table(context.asset_key))
         try:
             return super().load_input(context)
         except TableNotFoundError as error:

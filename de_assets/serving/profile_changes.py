@@ -18,6 +18,7 @@ from de_resources.contract import Contract
 from de_resources.delivery.feed import FeedDecision, run_feed
 from de_resources.delivery.outbox import FeedRow, Outbox
 from de_resources.delivery.topic_sender import TopicSender
+from de_resources.delta.read_versions import versions_read
 from de_resources.engine.utc_rows import utc_rows
 from de_resources.kafka import KafkaBroker
 from de_resources.lineage.record import lineage_of_output
@@ -56,6 +57,7 @@ def profile_changes(
             "dagster/row_count": len(rows),
             **done.metadata(ALL),
             **lineage_of_output(context, told),
+            **versions_read(context),
             **database.description(),
         }
     )

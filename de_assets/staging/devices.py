@@ -13,6 +13,7 @@ from de_assets.contracts.devices import OWNER
 from de_assets.staging.replica import replica
 from de_checks.digest import Digests, digest_check
 from de_resources.delta.log import TableLog
+from de_resources.delta.read_versions import ReadVersions
 from de_resources.lake import Lake
 from de_resources.lineage.record import copied_columns
 from de_resources.replication.environments import local_folder
@@ -32,8 +33,10 @@ SOURCE = dg.AssetKey(["silver", "devices"])
 def devices(context: dg.AssetExecutionContext, lake: Lake, staging_lake: ReplicaLake) -> dg.MaterializeResult[None]:
     """Bring the replica to the source's newest version."""
     folder = staging_lake.folder(context.asset_key)
-    done = replicate_table(local_folder(lake.table(SOURCE).uri), folder)
-    log = TableLog.open(str(folder))
+    source = lake.table(SOURCE)
+    done = replicate_table(local_folder(source.uri), folder)
+    log, read = TableLog.open(str(folder)), ReadVersions()
+    read.note(source, done.version)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(str(done.version)),
         metadata={
@@ -42,6 +45,7 @@ def devices(context: dg.AssetExecutionContext, lake: Lake, staging_lake: Replica
             "files_copied": done.files_copied,
             "files_removed": done.files_removed,
             "bytes_copied": done.bytes_copied,
+            **read.metadata(),
             **copied_columns(log.column_names() if log else (), SOURCE),
         },
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from de_resources.moments import duration as duration
+
 Clock = Callable[[], datetime]
 """Returns the present moment as an aware datetime."""
 
@@ -12,13 +14,3 @@ Clock = Callable[[], datetime]
 def utc_now() -> datetime:
     """The present moment in UTC."""
     return datetime.now(UTC)
-
-
-def duration(seconds: float) -> str:
-    """A duration for people, in its two largest units: `2 d 3 h`, `5 min 10 s`."""
-    rest, parts = max(0, round(seconds)), []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2]) or "0 s"

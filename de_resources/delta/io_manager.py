@@ -58,7 +58,7 @@ from de_resources.delta.optional_inputs import IF_MISSING, may_be_missing
 from de_resources.delta.ports import OwnLocation, require_input, require_output
 from de_resources.delta.read.reader import Readers, readers_of
 from de_resources.delta.read.request import ReadRequest
-from de_resources.delta.read_versions import ReadVersions
+from de_resources.delta.read_versions import reads_of
 from de_resources.delta.slices import Slice, make_slice
 from de_resources.delta.table import CommitInfo, Table, TableMissing, Written
 from de_resources.delta.write import stateful_merge as stateful
@@ -165,7 +165,6 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
     def __init__(self, config: SparkDeltaIOManager) -> None:
         self._config = config
         self._bases: dict[str, ReadState | None] = {}  # what this run read of stateful tables, by their location
-        self._read_versions: dict[str, ReadVersions] = {}  # by step
         self._inputs: dict[str, list[tuple[Table, Slice | None]]] = {}  # by step
 
     @property
@@ -196,9 +195,8 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         for key, metadata in writers.record_by_key(request, written).items():
             context.step_context.add_asset_metadata(metadata, context.asset_key, key)
         # What an earlier attempt committed was computed from what that one had read, which nobody knows any more.
-        read = self._read_versions.get(context.step_key)
-        if read is not None and not written.repeated:
-            read.record(context)
+        if not written.repeated:
+            reads_of(context.step_context).record(context)
         # A write that was skipped, or whose counters were lost, has nothing to tell, and would be waited for.
         if written.rows is not None and not written.skipped:
             record_metadata(context, output.metadata())
@@ -289,7 +287,7 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
         """Remember which version is about to be read."""
         step = _step(context)
         if step is not None:
-            self._read_versions.setdefault(step.step.key, ReadVersions()).note(request.table, request.version)
+            reads_of(step).note(request.table, request.version)
 
     def _remember(self, context: InputContext, table: Table, slice_: Slice | None) -> None:
         """Remember what the step's frame is computed from."""

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import dagster as dg
 
-from de_resources.delta.table import Table
+from de_resources.compat.io_manager import StepExecutionContext
+from de_resources.delta.log.reader_lag import READ as READ
 
-READ = "delta/read"
-"""Metadata of a materialisation: `{table: {"version": …, "id": …}}`; the id tells a table from one made again at its place."""
+
+class Versioned(Protocol):
+    """What a version is read of: a table."""
+
+    @property
+    def name(self) -> str:
+        """`<layer>.<dataset>`."""
+
+    def newest(self) -> tuple[int, str] | None:
+        """Its version as of now, and its id; None where there is no such table, or no such number."""
 
 
 @dataclass
@@ -24,7 +34,7 @@ class ReadVersions:
 
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def note(self, table: Table, pinned: int | None = None) -> None:
+    def note(self, table: Versioned, pinned: int | None = None) -> None:
         """Remember the version that the table has now, or the one that is read instead. A table that is not there was not."""
         newest = table.newest()
         if newest is not None:
@@ -33,13 +43,31 @@ class ReadVersions:
             # An input that is loaded again may see more, but what was computed from the first one did not.
             self.tables.setdefault(table.name, {"version": version, "id": id_})
 
+    def metadata(self) -> dict[str, Any]:
+        """As metadata; none where nothing was read."""
+        return {READ: dg.MetadataValue.json(dict(sorted(self.tables.items())))} if self.tables else {}
+
     def record(self, context: dg.OutputContext | dg.OpExecutionContext | dg.AssetExecutionContext) -> None:
         """Add them to the materialisation."""
         if self.tables:
-            context.add_output_metadata({READ: dg.MetadataValue.json(dict(sorted(self.tables.items())))})
+            context.add_output_metadata(self.metadata())
 
 
-def record_read(context: dg.AssetExecutionContext, *tables: Table, pinned: int | None = None) -> None:
+_of_steps: WeakKeyDictionary[StepExecutionContext, ReadVersions] = WeakKeyDictionary()
+"""By the attempt of a step: one IO manager may read what another one writes, or what the asset writes itself."""
+
+
+def reads_of(step: StepExecutionContext) -> ReadVersions:
+    """What IO managers have read for this attempt of a step."""
+    return _of_steps.setdefault(step, ReadVersions())
+
+
+def versions_read(context: dg.AssetExecutionContext) -> dict[str, Any]:
+    """Which versions the inputs of an asset were read at, as metadata for one that writes its rows itself."""
+    return reads_of(context.get_step_execution_context()).metadata()
+
+
+def record_read(context: dg.AssetExecutionContext, *tables: Versioned, pinned: int | None = None) -> None:
     """Say which versions an asset reads of tables that it opens itself, as the IO manager does of its inputs.
 
     To be called before they are read. Without it the materialisation tells nobody how far it has read, and

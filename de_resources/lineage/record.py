@@ -15,6 +15,8 @@ from de_resources.lineage.column_view import to_dagster
 from de_resources.lineage.inputs import alias_of
 from de_resources.lineage.model import ColumnSource, Lineage, LineageKind
 from de_resources.lineage.tracker import column_lineage
+from de_resources.lineage.undeclared_writes import undeclared_writes
+from de_resources.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,7 +41,8 @@ def lineage_of_output(
 ) -> dict[str, Any]:
     """Metadata for an asset that writes its rows itself: where the columns of `frame` come from. Never raises."""
     graph = context.job_def.asset_layer.asset_graph
-    return lineage_metadata(context, frame, key or context.asset_key, graph)
+    root = Settings.from_environment().lake_root
+    return lineage_metadata(context, frame, key or context.asset_key, graph, [root])
 
 
 def lineage_metadata(
@@ -51,7 +54,8 @@ def lineage_metadata(
 ) -> dict[str, Any]:
     """Metadata about the columns of `frame`, which becomes the asset `key` of `graph`; warns of inputs nobody declared.
 
-    What lies below one of the `roots` is named by its dataset.
+    What lies below one of the `roots` is named by its dataset; the first of them is the lake, of whose tables it warns as well
+    where the asset's code has written them.
     """
     known = {alias_of(each): each for each in graph.get_all_asset_keys()}
     declared = {alias_of(each) for each in _declared(graph, key)}
@@ -64,7 +68,11 @@ def lineage_metadata(
             alias_of(key),
             each,
         )
-    return {**recorded(lineage, known), **({UNDECLARED: dg.MetadataValue.json(undeclared)} if undeclared else {})}
+    return {
+        **recorded(lineage, known),
+        **({UNDECLARED: dg.MetadataValue.json(undeclared)} if undeclared else {}),
+        **(undeclared_writes(context, key, graph, roots[0]) if roots else {}),
+    }
 
 
 def recorded(lineage: Lineage, keys: Mapping[str, dg.AssetKey]) -> dict[str, Any]:

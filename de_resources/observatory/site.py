@@ -16,7 +16,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from de_resources.observatory import charts, health
@@ -33,8 +33,10 @@ from de_resources.observatory.series import (
 from de_resources.pages import plots, theme
 from de_resources.pages.plots import Mark
 from de_resources.pages.policy import policy
+from de_resources.pages.templating import environment_of, source_of
 from de_resources.pages.words import short, visible
 
+_PACKAGE = "de_resources.observatory"
 LIMITS = {
     "first_problems": 4,
     "most_problems": 100,
@@ -284,13 +286,7 @@ def _render(template: str, **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("de_resources.observatory"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = environment_of(_PACKAGE)
     environment.filters |= {
         "moment": _moment,
         "shown": visible,
@@ -302,7 +298,7 @@ def _environment() -> Environment:
         "number": lambda number: f"{number:,}",
         "percent": lambda share: f"{share:.1%}" if 0 < share < 1 else f"{share:.0%}",
     }
-    style, script = _style(), _source("site.js")
+    style, script = _style(), source_of(_PACKAGE, "site.js")
     environment.globals |= {
         "style": Markup(style),  # noqa: S704 - from this package
         "script": Markup(script),  # noqa: S704 - from this package
@@ -328,12 +324,7 @@ def _style() -> str:
         f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
         f":root[data-theme=light]{{{light}}}:root[data-theme=dark]{{{dark}}}"
     )
-    return f"{theme.BASE}{colours}\n{plots.STYLE}\n{_source('site.css')}"
-
-
-def _source(name: str) -> str:
-    loader = PackageLoader("de_resources.observatory")
-    return loader.get_source(Environment(autoescape=True), name)[0]
+    return f"{theme.BASE}{colours}\n{plots.STYLE}\n{source_of(_PACKAGE, 'site.css')}"
 
 
 def _coded(told: str) -> Markup:

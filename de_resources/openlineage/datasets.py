@@ -12,6 +12,7 @@ from openlineage.client.event_v2 import InputDataset, OutputDataset
 
 from de_resources.lineage.record import UNDECLARED
 from de_resources.lineage.recorded import Field, RecordedLineage, lineage_of
+from de_resources.lineage.undeclared_writes import UNDECLARED_WRITES
 
 _ROWS = ("dagster/partition_row_count", "dagster/row_count")
 _BYTES = ("delta/bytes",)
@@ -58,10 +59,13 @@ class Datasets:
             names |= {source for source, _ in lineage.read} if lineage else set()
             noted = dg.DataProvenance.from_tags(event.tags or {})
             names |= {each.to_user_string() for each in noted.input_data_versions} if noted else set()
-            undeclared = event.metadata.get(UNDECLARED)
-            if isinstance(undeclared, dg.JsonMetadataValue) and isinstance(undeclared.value, list):
-                names |= {str(name).strip("`") for name in undeclared.value}
+            names |= _names(event, UNDECLARED)
         return names
+
+    def besides(self, events: Iterable[dg.AssetMaterialization]) -> list[OutputDataset]:
+        """The datasets that the code of assets has written though they are none of their outputs."""
+        names = {name for event in events for name in _names(event, UNDECLARED_WRITES)}
+        return [OutputDataset(namespace=self.namespace, name=name) for name in sorted(names)]
 
     def input(self, name: str) -> InputDataset:
         """A dataset that was read."""
@@ -98,6 +102,12 @@ class Datasets:
         c = f.column_lineage_dataset
         dataset, column = field
         return c.InputField(self.namespace, dataset, column, transformations=[c.Transformation(type=kind)])
+
+
+def _names(event: dg.AssetMaterialization, entry: str) -> set[str]:
+    told = event.metadata.get(entry)
+    found = told.value if isinstance(told, dg.JsonMetadataValue) and isinstance(told.value, list) else []
+    return {str(name).strip("`") for name in found}
 
 
 def _schema(schema: dg.TableSchema) -> f.DatasetFacet:

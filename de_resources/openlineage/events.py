@@ -98,6 +98,7 @@ class RunTold:
         if state is RunState.FAIL:
             facets["errorMessage"] = _error(event.step_failure_data.error)
         outputs = [self.datasets.output(asset, events) for asset, events in step.written.items()]
+        outputs += self.datasets.besides(event for events in step.written.values() for event in events)
         read = {name for asset, events in step.written.items() for name in self.datasets.inputs(asset, events)}
         inputs = [self.datasets.input(name) for name in sorted(read)]
         inputs += [self.datasets.judged(asset, found) for asset, found in step.judged.items()]

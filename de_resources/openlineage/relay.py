@@ -23,7 +23,7 @@ from openlineage.client.event_v2 import RunEvent
 from de_resources.atomic_files import publish, staged
 from de_resources.openlineage.datasets import Datasets
 from de_resources.openlineage.events import TOLD, RunTold
-from de_resources.openlineage.transport import client_of, files, is_refusal
+from de_resources.openlineage.transport import UnusableListener, client_of, files, is_refusal
 
 _POSITION, _LOCK = "position.json", "position.lock"
 _TAILS = (
@@ -59,14 +59,23 @@ class Relay:
     client: OpenLineageClient | None = None
 
     def relay(self, *, at_most: int = 1000) -> Relayed:
-        """Tell at most so many changes of runs. Never raises for a listener; the next call goes on where this one stopped."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Tell at most so many changes of runs. Never raises for a listener, nor for a place or a variable that is none.
+
+        The next call goes on where this one stopped.
+        """
         done = Relayed()
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / _LOCK, timeout=0):
                 self._relay(done, at_most)
         except Timeout:
             done.away = "another relay is at work"
+        except UnusableListener as error:
+            done.away = str(error)
+        except OSError as error:
+            done.away = (
+                f"{type(error).__name__}: {self.folder} cannot be written, in which it remembers how far it came"
+            )
         return done
 
     def _relay(self, done: Relayed, at_most: int) -> None:
@@ -129,9 +138,15 @@ class Relay:
     def _position(self) -> dict[str, int]:
         try:
             found: dict[str, Any] = json.loads((self.folder / _POSITION).read_text())
+            return {kind: int(place) for kind, place in found.items()}
         except FileNotFoundError:
             return {}
-        return {kind: int(place) for kind, place in found.items()}
+        except (ValueError, TypeError, AttributeError):
+            raise UnusableListener(
+                f"{self.folder / _POSITION}",
+                "says no longer how far the events were told",
+                "Remove it: all runs are then told again, and a listener knows them by their ids.",
+            ) from None
 
     def _keep(self, position: Mapping[str, int]) -> None:
         path = self.folder / _POSITION

@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from de_resources.pages import theme
 from de_resources.pages.policy import policy
+from de_resources.pages.templating import environment_of, source_of
 from de_resources.pages.words import visible
 from de_resources.tracing.makers import OUTSIDE, Maker
 from de_resources.tracing.trace import Traced, TracedRow
@@ -26,6 +27,7 @@ OPEN = 3
 MOST_MAKERS = 3
 """Of the commits that a row may come from the newest."""
 _LONGEST = 80
+_PACKAGE = "de_resources.tracing"
 _WHOLE_RECORDS = frozenset({"raw", "payload"})
 """Columns that hold a record as it came: where it stands is told, and not what it says."""
 
@@ -47,7 +49,7 @@ def short_values(row: TracedRow) -> dict[str, str]:
 
 def page_of(found: Traced, around: Surroundings, at: datetime) -> str:
     """The page of a row that was traced at `at`."""
-    style = f"{theme.BASE}\n{_source('trace.css')}"
+    style = f"{theme.BASE}\n{source_of(_PACKAGE, 'trace.css')}"
     return (
         _environment()
         .get_template("trace.html")
@@ -78,13 +80,7 @@ def _made(maker: Maker) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("de_resources.tracing"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = environment_of(_PACKAGE)
     filters: dict[str, Callable[..., Any]] = {
         "shown": visible,
         "number": lambda number: f"{number:,}",
@@ -94,7 +90,3 @@ def _environment() -> Environment:
     environment.filters |= filters
     environment.globals |= {"OPEN": OPEN, "MOST_MAKERS": MOST_MAKERS}
     return environment
-
-
-def _source(name: str) -> str:
-    return PackageLoader("de_resources.tracing").get_source(Environment(autoescape=True), name)[0]

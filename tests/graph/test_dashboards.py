@@ -19,6 +19,7 @@ from de_assets.dashboards.chart import ChartSeries, bar_and_line, nice_ticks
 from de_assets.dashboards.daily_traffic import ReportFolder, daily_traffic
 from de_assets.dashboards.definitions import defs
 from de_assets.dashboards.gold import GoldMissing, GoldReader
+from de_assets.dashboards.lag import lag_check
 from de_assets.dashboards.report import html_of, markdown_table_of
 from de_assets.dashboards.traffic import Day
 from de_resources.lineage.needs import broken_needs, needs
@@ -115,6 +116,46 @@ def test_dashboard_follows_gold(newsroom: Newsroom) -> None:
     assert newsroom.asks()
     newsroom.wrote(daily_traffic.key)
     assert not newsroom.asks()
+
+
+@pytest.mark.pattern("lag_detector")
+@pytest.mark.red_check("keeps_up_with_its_tables")
+def test_the_dashboard_is_as_far_behind_as_what_gold_got_since(lake: Path, tmp_path: Path) -> None:
+    now = dt.datetime.now(dt.UTC)
+    late = dt.timedelta(hours=25)
+    clock = [now]
+    check = lag_check(daily_traffic, [gold.VISITS_CUBE_DAILY, gold.SESSIONS], now=lambda: clock[0])
+    resources = {
+        gold.READER: GoldReader(root_uri=str(lake), storage_options=LocalConfig()),
+        "gold_tables": gold.GoldTables(root_uri=str(lake)),
+        "reports": ReportFolder(root=str(tmp_path / "pages")),
+    }
+    job = dg.define_asset_job("look", selection=dg.AssetSelection.checks(check))
+    location = dg.Definitions([*gold.tables, daily_traffic], asset_checks=[check], jobs=[job], resources=resources)
+    found = []
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def look() -> None:
+            run = location.resolve_job_def("look").execute_in_process(instance=instance)
+            (verdict,) = run.get_asset_check_evaluations()
+            found.append((verdict.passed, verdict.metadata["lag/tables"].value))
+
+        write_gold(lake)
+        look()
+        dg.materialize([*gold.tables, daily_traffic], resources=resources, instance=instance)
+        look()
+        sessions = pa.table({"session_id": ["d"], "event_date": [ELEVENTH]})
+        write_deltalake(str(lake / "gold" / "sessions"), sessions, mode="append")
+        look()
+        clock[0] += late
+        look()
+    cube, visits = "gold.visits_cube_daily", "gold.sessions"
+    assert found == [
+        (False, {cube: 1, visits: 1}),
+        (True, {cube: 0, visits: 0}),
+        (True, {cube: 0, visits: 1}),
+        (False, {cube: 0, visits: 1}),
+    ]
 
 
 BROKEN = """

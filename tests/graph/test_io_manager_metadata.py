@@ -283,3 +283,46 @@ class TestUndeclared:
         shop.run(source, key="2024-01-01")
         result = shop.run(source, totals, select=[totals])
         assert "lineage/undeclared" not in shop.metadata(result, "totals")
+
+
+@pytest.mark.pattern("dataset_tracker")
+class TestUndeclaredWrites:
+    """Tables that the code of an asset writes by their path, beside the one that it declares."""
+
+    def test_what_code_wrote_beside_its_output_is_reported_once_with_both_names(self, shop: Shop) -> None:
+        source = orders(shop, [(1, DAY, 1.0, None)])
+        sly = [True]
+
+        def made(_: dg.AssetExecutionContext) -> DataFrame:
+            if sly:
+                sly.pop()
+                shop.spark.read.format("delta").load(shop.uri("orders")).write.format("delta").mode("append").save(
+                    shop.uri("hidden")
+                )
+                shop.spark.sql(f"DELETE FROM delta.`{shop.uri('orders')}` WHERE id = 1")
+            return shop.frame([(7,)], "n long")
+
+        totals = asset("totals", made)
+        shop.run(source, key="2024-01-01")
+        result = shop.run(source, totals, select=[totals])
+        assert shop.metadata(result, "totals")["lineage/undeclared_writes"] == ["`silver/hidden`", "`silver/orders`"]
+        warned = [e.user_message for e in shop.instance.all_logs(result.run_id) if e.level == logging.WARNING]
+        assert any("`silver/totals` writes `silver/orders`, which it does not declare" in said for said in warned)
+        again = shop.run(source, totals, select=[totals])
+        assert "lineage/undeclared_writes" not in shop.metadata(again, "totals")
+
+    def test_what_is_its_own_or_was_written_by_somebody_else_is_not(self, shop: Shop) -> None:
+        """Its own table by hand, a settings commit, a writer outside of the engine, and code between two runs."""
+        source = orders(shop, [(1, DAY, 1.0, None)])
+
+        def made(_: dg.AssetExecutionContext) -> DataFrame:
+            shop.frame([(1,)], "n long").write.format("delta").mode("append").save(shop.uri("totals"))
+            shop.spark.sql(f"ALTER TABLE delta.`{shop.uri('orders')}` SET TBLPROPERTIES ('a' = 'b')")
+            shop.seed("elsewhere", [(1,)], "n long", partitioned_by=None)
+            return shop.frame([(7,)], "n long")
+
+        totals = asset("totals", made)
+        shop.run(source, key="2024-01-01")
+        shop.frame([(1,)], "n long").write.format("delta").save(shop.uri("between"))
+        result = shop.run(source, totals, select=[totals])
+        assert [name for name in shop.metadata(result, "totals") if name.startswith("lineage/undeclared")] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import dagster as dg
 import pytest
@@ -17,9 +17,10 @@ from de_assets.definitions import defs
 from de_assets.outside_rows import OutsideRows
 from de_assets.sources.landed_lines import line_numbers
 from de_assets.sources.topics import VISITS, VISITS_REDUCED
+from de_resources.delta.read_versions import READ
 from de_resources.kafka import KafkaBroker
 from de_resources.kafka.topic import Topic
-from de_resources.lineage.recorded import Lineages
+from de_resources.lineage.recorded import Field, Lineages, RecordedDataset
 from de_resources.spark import SparkEngine, close_connections
 from de_resources.tracing.trace import Traced, trace
 
@@ -65,6 +66,88 @@ def test_every_column_of_every_asset_leads_to_the_declared_inputs(filled: Lakeho
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
     made = {key for location in (defs, dashboards) for key in location.resolve_asset_graph().materializable_asset_keys}
     assert set(found) == {key.to_user_string() for key in made}
+
+
+COUNTED = "rows that are counted: it leads by what decides which rows there are"
+NO_COLUMN = {
+    "gold/users_snapshot.snapshot_date": "the day that the run is about",
+    "gold/users_by_country.source_version": "the version of the table that was read",
+    "gold/users_by_country.users": COUNTED,
+    "gold/visits_cube_daily.grouping": "which columns are summed up",
+    "gold/visits_cube_daily.visits": COUNTED,
+    "gold/visitor_sketches_daily.grouping": "which columns are summed up",
+    "gold/visits_cube_weekly.grouping": "which columns are summed up",
+    "gold/visits_cube_weekly.visits": COUNTED,
+    "gold/referral_stats.visits": COUNTED,
+    "gold/referral_stats.late_visits": COUNTED,
+    "gold/daily_report.report_date": "the day that the run is about",
+    "gold/daily_report.visits": COUNTED,
+    "gold/daily_report.figures_of": "the instance: whose figures are shown",
+    "gold/daily_report.basis": "the instance: which hours are there",
+    "gold/daily_report.completeness": "the instance: which hours are there",
+    "gold/daily_report.is_approximate": "the instance: which hours are there",
+    "gold/daily_report.hours_expected": "the calendar",
+    "gold/daily_report.hours_there": "the instance: which hours are there",
+    "gold/daily_report.missing_hours": "the instance: which hours are there",
+    "gold/traffic_live.visits": COUNTED,
+    "gold/pages_per_visit.announcements": COUNTED,
+    "gold/sessions_live.visits": COUNTED,
+    "gold/user_activity.visits": COUNTED,
+    "gold/user_activity.days": COUNTED,
+    "gold/users_latest.snapshot_date": "the day that the run of its table is about",
+}
+"""Columns of gold in which no column of a source is, and why."""
+
+
+def test_every_column_of_gold_leads_to_a_source_and_its_owner(filled: Lakehouse) -> None:
+    """By the recorded lineage alone, step by step; what has no column of a source leads there by the rows."""
+    with dg.DagsterInstance.from_config(str(filled.instance)) as instance:
+        known = Lineages.of(instance, [defs, dashboards]).datasets
+    gold = {name: each for name, each in known.items() if name.startswith("gold/")}
+    fields = {f"{name}.{column}": (name, column) for name, each in gold.items() for column in each.fields}
+    assert len(gold) == len(
+        [key for key in defs.resolve_asset_graph().materializable_asset_keys if key.path[0] == "gold"]
+    )
+    ends = {text: _sources(known, [field]) for text, field in fields.items()}
+    assert {text for text, reached in ends.items() if not reached} == set(NO_COLUMN)
+    for text in NO_COLUMN:
+        lineage = known[fields[text][0]].lineage
+        assert lineage is not None
+        ends[text] = _sources(
+            known, lineage.conditions | {each for found in lineage.columns.values() for each in found}
+        )
+    for text, reached in ends.items():
+        assert reached, text
+        assert all(known[name].owners for name in reached), f"{text}: {sorted(reached)}"
+
+
+def _sources(known: Mapping[str, RecordedDataset], fields: Iterable[Field]) -> set[str]:
+    """The systems outside in which a walk upstream from these columns ends."""
+    ahead, seen, found = set(fields), set[Field](), set[str]()
+    while ahead:
+        seen |= ahead
+        found |= {name for name, _ in ahead if known[name].lineage is None and not known[name].stored_by}
+        lineages = [(known[name].lineage, column) for name, column in ahead]
+        ahead = {each for lineage, column in lineages if lineage for each in lineage.columns.get(column, ())} - seen
+    return found
+
+
+@pytest.mark.pattern("lag_detector")
+def test_every_measured_reader_tells_which_versions_it_has_read(filled: Lakehouse) -> None:
+    untold = {}
+    with dg.DagsterInstance.from_config(str(filled.instance)) as instance:
+        for graph in (defs.resolve_asset_graph(), dashboards.resolve_asset_graph()):
+            for check in graph.asset_check_keys:
+                if check.name != "keeps_up_with_its_tables":
+                    continue
+                event = instance.get_latest_materialization_event(check.asset_key)
+                told = event.asset_materialization.metadata.get(READ) if event and event.asset_materialization else None
+                name = check.asset_key.to_user_string()
+                parents = {p.to_user_string().replace("/", ".", 1) for p in graph.get(check.asset_key).parent_keys}
+                read = set(told.value) if told and isinstance(told.value, dict) else set()
+                if not read or not read <= parents:
+                    untold[name] = read
+    assert untold == {}
 
 
 Find = Callable[..., Traced]

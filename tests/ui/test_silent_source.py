@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import ClassVar
 
 import dagster as dg
 import pytest
@@ -33,6 +34,8 @@ class Source:
 
     root: Path
     now: datetime = NINE
+    asset: ClassVar[dg.AssetKey] = dg.AssetKey(["sources", "drop"])
+    location: ClassVar[Path] = LOCATION
 
     def __post_init__(self) -> None:
         (self.root / "landing").mkdir()
@@ -49,7 +52,7 @@ class Source:
         return {**os.environ, **{name: str(place) for name, place in places.items()}}
 
     def daemon(self) -> DagsterProcess:
-        return DagsterProcess(["dagster._daemon", "run", "-f", str(LOCATION)], self.environment)
+        return DagsterProcess(["dagster._daemon", "run", "-f", str(self.location)], self.environment)
 
     def wind(self, forward: timedelta) -> None:
         """Time passes."""
@@ -63,10 +66,13 @@ class Source:
 
     def verdicts(self, check: str) -> list[tuple[bool, str]]:
         """What was recorded of a check, oldest first."""
-        key = dg.AssetCheckKey(dg.AssetKey(["sources", "drop"]), check)
+        return [(each.passed, str(each.metadata["state"].value)) for each in self.evaluations(check)]
+
+    def evaluations(self, check: str) -> list[dg.AssetCheckEvaluation]:
+        """The same with all that they told."""
+        key = dg.AssetCheckKey(self.asset, check)
         records = self.instance.event_log_storage.get_asset_check_execution_history(key, limit=50)
-        found = [each.evaluation for each in records[::-1] if isinstance(each.evaluation, dg.AssetCheckEvaluation)]
-        return [(each.passed, str(each.metadata["state"].value)) for each in found]
+        return [each.evaluation for each in records[::-1] if isinstance(each.evaluation, dg.AssetCheckEvaluation)]
 
     def ticks(self) -> int:
         """How often the daemon has looked."""

@@ -7,7 +7,8 @@ nor forge a second line in a log.
 
 import re
 from dataclasses import asdict, dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Self
 
 from de_resources.contract import REDACTED
 
@@ -50,6 +51,11 @@ class Alert:
     """Class of the error that started it."""
     message: str | None = None
     """First line of the error, without values."""
+
+    @classmethod
+    def of_platform(cls, kind: str, now: datetime, message: str | None) -> Self:
+        """News of the platform itself, as it is at this moment: of no run and no asset. None: there is nothing bad to say."""
+        return cls(kind, "ERROR", None, now.isoformat(timespec="seconds"), (), message=message)
 
     def fields(self) -> dict[str, Any]:
         """The alert as plain values for JSON, without what is unknown."""

@@ -90,14 +90,8 @@ def channel_conditions(
     """A channel that cannot tell anything is news for the others, until it can or is no longer wanted."""
     for name, sink in sinks.items():
         why = why_broken(sink)
-        alert = Alert(
-            kind="channel_broken",
-            severity="ERROR",
-            run_id=None,
-            time=now.isoformat(timespec="seconds"),
-            assets=(),
-            message=printable(f"The channel `{name}` tells nobody anything: {why}") if why else None,
-        )
+        told = printable(f"The channel `{name}` tells nobody anything: {why}") if why else None
+        alert = Alert.of_platform("channel_broken", now, told)
         bad, good = (frozenset({""}), frozenset[str]()) if why else (frozenset[str](), EVERYTHING)
         yield AlertCondition(f"{CHANNEL}{name}", alert.body(), bad, good)
     for each in opened:

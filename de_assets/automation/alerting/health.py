@@ -23,15 +23,9 @@ def service_conditions(statuses: Sequence[ServiceStatus], now: datetime) -> Iter
     What runs missed while it was away (`runs.conditions_of`) stays bad until it is written.
     """
     for status in statuses:
-        alert = Alert(
-            kind="service_failed",
-            severity="ERROR",
-            run_id=None,
-            time=now.isoformat(timespec="seconds"),
-            assets=(),
-            # What a relay says may quote rows.
-            message=redacted(f"Service `{status.name}` is {status.state}: {status.why}") if status.is_broken else None,
-        )
+        # What a relay says may quote rows.
+        why = redacted(f"Service `{status.name}` is {status.state}: {status.why}") if status.is_broken else None
+        alert = Alert.of_platform("service_failed", now, why)
         subject = f"{SERVICE}{status.name}"
         if status.is_broken:
             yield AlertCondition(subject, alert.body(), ITSELF)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from de_assets.catalogue import PROJECT
 from de_assets.cli.doctor.channels import check_channels
 from de_assets.cli.doctor.finding import Finding
+from de_assets.cli.doctor.listener import check_listener
 from de_assets.cli.doctor.machine import check_browser, check_disk, check_java, check_postgres, check_python
 from de_assets.cli.doctor.packages import Pins, check_jars, check_packages
 from de_assets.cli.doctor.services import check_ports, check_service, check_slot
@@ -32,6 +33,7 @@ def diagnose(settings: Settings, environment: Mapping[str, str]) -> list[Finding
         check_disk(settings.home),
         *check_variables(environment),
         *check_channels(environment),
+        check_listener(settings, environment),
         *check_ports(environment, statuses),
         *(check_service(status) for status in statuses),
         *_slots(statuses),

@@ -11,16 +11,15 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from de_resources.delta.table import CommitInfo
+from de_resources.engine.own_commits import USER_METADATA
 from de_resources.engine.sessions import is_connect
-
-_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 @contextmanager
 def stamped(session: SparkSession, stamp: CommitInfo, **options: str) -> Iterator[SparkSession]:
     """A session beside `session`, on the same engine, whose commits carry the stamp; `options` are Delta's settings."""
     own = _beside(session)
-    own.conf.set(_USER_METADATA, stamp.text())
+    own.conf.set(USER_METADATA, stamp.text())
     for name, value in options.items():
         own.conf.set(f"spark.databricks.delta.{name}", value)
     try:

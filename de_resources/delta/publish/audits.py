@@ -9,10 +9,11 @@ totals; where these do not answer, one grouped query over the staged slices does
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from operator import attrgetter
+from typing import Any, ClassVar
 
 from de_resources.contract import Contract
 from de_resources.contract.rules import Rule
@@ -98,48 +99,51 @@ class Audit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputRows(Audit):
-    """An input has rows: at least so many, and by a ratio (lowest, highest) about as many as for the last published slice."""
+class InputFigure(Audit):
+    """How much of an input there is, by one figure of its log. A subclass says which one."""
 
     table: str
     at_least: int = 1
     ratio: tuple[float, float] | None = None
 
-    @property
-    def name(self) -> str:
-        """With the input's name."""
-        return f"input {self.table}"
+    unit: ClassVar[str]
+    of: ClassVar[Callable[[Stored], int]]
 
     def before(self, subject: Subject) -> AuditFinding:
         """By the input's log. Of an input without one nobody knows, and that is no pass."""
         stored = subject.inputs.get(self.table)
         if stored is None:
             return self.finding(False, _UNTOLD)
-        return _volume(self, "rows", stored.rows, self.at_least, self.ratio, subject.last)
+        return _volume(self, self.unit, type(self).of(stored), self.at_least, self.ratio, subject.last)
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputSize(Audit):
+class InputRows(InputFigure):
+    """An input has rows: at least so many, and by a ratio (lowest, highest) about as many as for the last published slice."""
+
+    unit = "rows"
+    of = attrgetter("rows")
+
+    @property
+    def name(self) -> str:
+        """With the input's name."""
+        return f"input {self.table}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputSize(InputFigure):
     """An input has bytes: at least so many, and by a ratio about as many as for the last published slice.
 
     Rows that came as often as ever, and empty, show here.
     """
 
-    table: str
-    at_least: int = 1
-    ratio: tuple[float, float] | None = None
+    unit = "bytes"
+    of = attrgetter("bytes")
 
     @property
     def name(self) -> str:
         """With the input's name."""
         return f"size of input {self.table}"
-
-    def before(self, subject: Subject) -> AuditFinding:
-        """By the input's log."""
-        stored = subject.inputs.get(self.table)
-        if stored is None:
-            return self.finding(False, _UNTOLD)
-        return _volume(self, "bytes", stored.bytes, self.at_least, self.ratio, subject.last)
 
 
 @dataclass(frozen=True, kw_only=True)

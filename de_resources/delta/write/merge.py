@@ -28,6 +28,7 @@ from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.key_elsewhere import require_nowhere_else, told
 from de_resources.delta.write.refusals import explained
 from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm, is_kept, kept_with
+from de_resources.engine.own_commits import USER_METADATA
 from de_resources.errors import PermanentError
 from de_resources.sql.balanced import balanced
 from de_resources.sql.identifiers import identifier
@@ -362,10 +363,13 @@ def _doubled(text: str) -> str:
 @contextmanager
 def _user_metadata(session: SparkSession, text: str) -> Iterator[None]:
     """MERGE takes its commit metadata from the session only, which threads of one process share."""
-    key = "spark.databricks.delta.commitInfo.userMetadata"
     with _SESSION_CONF:
-        session.conf.set(key, text)
+        before = session.conf.get(USER_METADATA, None)
+        session.conf.set(USER_METADATA, text)
         try:
             yield
         finally:
-            session.conf.unset(key)
+            if before is None:
+                session.conf.unset(USER_METADATA)
+            else:
+                session.conf.set(USER_METADATA, before)

@@ -23,7 +23,9 @@ from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.frames import RowsOutsideSlice
 from de_resources.delta.write.merge import CHANGE, IncomparableColumn, MergeRule, UnmergeableRows, compared, merge
+from de_resources.engine.own_commits import USER_METADATA, session_mark
 from de_resources.errors import PermanentError
+from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("merger")
 
@@ -227,14 +229,26 @@ def test_a_row_inserted_by_somebody_else_in_between_is_not_duplicated_and_a_newe
 
 def test_nothing_of_a_merge_stays_in_the_session(spark: SparkSession, table: MakeTable, stamp: MakeStamp) -> None:
     """Neither the stamp nor the comparison; the location's name is no template."""
+    before = spark.conf.get(USER_METADATA, None)
     merging = Merging(spark, table("odd {x} `name`"), stamp)
     merging([(1, 1, "a", False)])
     assert merging.rows() == [(1, 1, "a", False)]
-    assert spark.conf.get("spark.databricks.delta.commitInfo.userMetadata", None) is None
+    assert spark.conf.get(USER_METADATA, None) == before
     assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
     log = merging.table.log()
     assert log is not None
     assert log.commits(1)[0].stamp["writer"] == "silver/rows"
+
+
+def test_who_opens_the_engine_meanwhile_leaves_the_stamp_of_a_merge(spark: SparkSession, engine: SparkEngine) -> None:
+    """Engines of several runs are one session in a process."""
+    before = spark.conf.get(USER_METADATA, None)
+    spark.conf.set(USER_METADATA, "a stamp")
+    try:
+        assert SparkEngine(url=engine.url).spark_session is spark
+        assert spark.conf.get(USER_METADATA) == "a stamp"
+    finally:
+        spark.conf.set(USER_METADATA, before or session_mark())
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,12 @@ import dagster as dg
 import pytest
 
 from de_assets.automation.openlineage import openlineage_events
+from de_assets.cli.doctor.finding import FindingVerdict
+from de_assets.cli.doctor.listener import check_listener
 from de_resources.lineage.record import COLUMN_LINEAGE, LINEAGE_CONDITIONS, UNDECLARED
+from de_resources.lineage.undeclared_writes import UNDECLARED_WRITES
 from de_resources.openlineage.relay import Relay, Relayed
+from de_resources.settings import Settings
 
 pytestmark = pytest.mark.pattern("dataset_tracker")
 
@@ -146,6 +150,20 @@ def test_columns_partitions_and_undeclared_inputs_are_facets(instance: dg.Dagste
     keys = output["outputFacets"]["subset"]["outputCondition"]["partitions"]
     assert [key["identifier"] for key in keys] == ["2024-01-01", "2024-01-02"]
     assert output["outputFacets"]["outputStatistics"]["rowCount"] == 14
+
+
+def test_tables_that_code_wrote_undeclared_are_outputs(
+    instance: dg.DagsterInstance, tmp_path: Path, validate: Validate
+) -> None:
+    @dg.asset(key=["blog", "sly"])
+    def sly() -> dg.MaterializeResult:
+        return dg.MaterializeResult(metadata={UNDECLARED_WRITES: dg.MetadataValue.json(["`blog/hidden`"])})
+
+    run(instance, sly)
+    relay(instance, tmp_path)
+    (event,) = [e for e in told(tmp_path) if e["outputs"]]
+    validate(event)
+    assert [each["name"] for each in event["outputs"]] == ["blog/sly", "blog/hidden"]
 
 
 def test_checks_are_assertions_about_the_dataset_and_no_value_leaves(
@@ -287,6 +305,73 @@ def test_what_is_not_the_events_fault_is_tried_again(
         done = relay(instance, tmp_path)
     assert (done.events, done.refused) == (0, 0)
     assert "did not take" in done.away
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("OPENLINEAGE_URL", "marquez:secret@here", "is no address"),
+        ("OPENLINEAGE_URL", "ftp://marquez:secret@here", "is no address"),
+        ("OPENLINEAGE_URL", "http://", "is no address"),
+        ("OPENLINEAGE_CONFIG", "nothing.yml", "names no file"),
+        ("OPENLINEAGE_CONFIG", ".", "names no file"),
+        ("OPENLINEAGE_CONFIG", "empty.yml", "without a `transport`"),
+        ("OPENLINEAGE_CONFIG", "filters.yml", "without a `transport`"),
+        ("OPENLINEAGE_CONFIG", "unknown.yml", "makes no client"),
+    ],
+)
+def test_a_variable_that_names_no_listener_is_told_and_the_events_wait(
+    instance: dg.DagsterInstance,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variable: str,
+    value: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.yml").touch()
+    (tmp_path / "filters.yml").write_text("filters: []\n")
+    (tmp_path / "unknown.yml").write_text("transport: {type: pigeon}\n")
+    run(instance, totals)
+    monkeypatch.setenv(variable, value)
+    done = relay(instance, tmp_path / "home")
+    assert (done.runs, done.events) == (0, 0)
+    assert f"`{variable}`" in done.away
+    assert said in done.away
+    assert "secret" not in done.away, "an address may hold a password"
+    assert "blog/totals" not in capsys.readouterr().out, "nothing is printed in place of being told"
+    warning = check_listener(Settings.from_environment({"DE_HOME": str(tmp_path)}), {variable: value})
+    assert warning.verdict is FindingVerdict.WARN
+    assert said in warning.detail
+    monkeypatch.delenv(variable)
+    assert relay(instance, tmp_path / "home").runs == 1
+
+
+def test_a_place_that_cannot_be_written_is_told_and_the_events_wait(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The home's folder is a file; the file of a listener by configuration is a folder; the position is no position."""
+    run(instance, totals)
+    home = tmp_path / "openlineage"
+    settings = Settings.from_environment({"DE_HOME": str(tmp_path)})
+    home.touch()
+    assert "cannot be written" in relay(instance, home).away
+    assert check_listener(settings, {}).verdict is FindingVerdict.WARN
+    home.unlink()
+    assert check_listener(settings, {}).verdict is FindingVerdict.OK
+    (tmp_path / "taken").mkdir()
+    config = tmp_path / "config.yml"
+    config.write_text(f"transport: {{type: file, log_file_path: {tmp_path / 'taken'}, append: true}}\n")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("OPENLINEAGE_CONFIG", str(config))
+        done = relay(instance, home)
+    assert (done.events, "did not take" in done.away) == (0, True)
+    (home / "position.json").write_text("[7")
+    assert "Remove it" in relay(instance, home).away
+    (home / "position.json").unlink()
+    assert relay(instance, home).runs == 1
+    assert [e["outputs"][0]["name"] for e in told(home) if e["outputs"]] == ["blog/totals"]
 
 
 def test_a_run_that_makes_no_events_is_told_without_its_steps_and_stops_nobody(
