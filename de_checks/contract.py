@@ -18,6 +18,7 @@ from de_checks.violations import Count, Example, count_by_key, examples_by_key
 from de_resources.contract import Contract
 from de_resources.contract.rules import Rule
 from de_resources.delta.metadata import markdown_table
+from de_resources.delta.optional_columns import with_optional_columns
 from de_resources.delta.publish.staging import staged_rows
 from de_resources.delta.publish.writer import STAGED_VERSION
 from de_resources.delta.slices import Slice, make_slice
@@ -55,7 +56,8 @@ def contract_check(
       `append`) and counted violations or followed a state that was not judged good: one grouped query counts;
     - a key fails: one query, limited per key and to ten keys, fetches examples to show. Personal values are masked.
 
-    Metadata of a verdict: `rows`, `evidence`, and for a failure `violations` ({rule: rows}) and `examples`.
+    Metadata of a verdict: `rows`, `evidence`, and for a failure `violations` ({rule: rows}), `rules`, which names the columns
+    of each broken one, and `examples`.
     Raises `NoContract` at definition.
     """
     definition = spec_of(asset)
@@ -118,11 +120,11 @@ class _Rows:
         if any(version is not None for version in staged):
             # What was held is not in the table that readers know.
             newest = max(version for version in staged if version is not None)
-            return staged_rows(self.lake.spark.spark_session, table, newest)
+            return with_optional_columns(staged_rows(self.lake.spark.spark_session, table, newest), self.contract)
         version = newest_version(self.materialized[key] for key in keys)
         slice_ = None if self._is_stateful else self._slice(keys)
         read = table if slice_ is None else table.limited_to(slice_.keys)
-        return read.read(self.lake.spark.spark_session, version)
+        return with_optional_columns(read.read(self.lake.spark.spark_session, version), self.contract)
 
     def _slice(self, keys: Sequence[Key]) -> Slice | None:
         if self.asset.partitions_def is None:
@@ -148,10 +150,21 @@ def _verdict(contract: Contract, count: Count, known: Evidence, examples: str | 
         return Verdict(True, f"All {rows} rows keep the {len(contract.rules)} rules.", figures)
     violations = {rule: n for rule, n in count.violations.items() if n}
     figures["violations"] = dg.MetadataValue.json(violations)
+    figures["rules"] = dg.MetadataValue.md(_broken_rules(contract, violations))
     if examples:
         figures["examples"] = dg.MetadataValue.md(examples)
     listed = ", ".join(f"{rule}: {n:,}" for rule, n in sorted(violations.items(), key=lambda item: -item[1]))
     return Verdict(False, f"Of {rows} rows some break {len(violations)} rule(s) ({listed}).", figures)
+
+
+def _broken_rules(contract: Contract, violations: Mapping[str, int]) -> str:
+    """What was broken as Markdown: of a rule over several columns every side is named, with the dataset."""
+    lines = ["| rule | says | columns | rows |", "|---|---|---|---|"]
+    for rule in sorted((r for r in contract.rules if r.name in violations), key=lambda r: -violations[r.name]):
+        columns = ", ".join(f"{contract.name}.{column}" for column in rule.about(contract.column_names))
+        says = rule.predicate.replace("|", "\\|")
+        lines.append(f"| {rule.name} | `` {says} `` | {columns} | {violations[rule.name]:,} |")
+    return "\n".join(lines)
 
 
 def _table(examples: Sequence[Example], contract: Contract) -> str:

@@ -100,17 +100,20 @@ def check_per_key(
     patterns: Collection[str] = (),
     blocking: bool = False,
     resources: Collection[str] = (),
+    about: Mapping[str, Any] | None = None,
 ) -> dg.AssetChecksDefinition:
     """A check that judges each partition key of a run by itself, or the one state of an asset without partitions.
 
     `judge` gets the newest materialisation of each key that has one; a key that was never materialised fails. In a run over
     a range as well, one evaluation per key is recorded (`evaluate`), so that a bad day does not hold back the good ones.
-    `resources` are the keys of what `judge` asks the run for; `patterns` are those of the catalogue that the check carries.
+    `resources` are the keys of what `judge` asks the run for; `patterns` are those of the catalogue that the check carries,
+    and `about` is more of its metadata.
 
     A transient error begins the step again; any other fails it. A rerun judges and records again. A run of a partitioned asset
     that names no partition raises `NoPartitionChosen`.
     """
-    spec = spec_for(asset, name, description=description, blocking=blocking, metadata=carries(*patterns))
+    metadata = {**carries(*patterns), **(about or {})}
+    spec = spec_for(asset, name, description=description, blocking=blocking, metadata=metadata)
     subject = spec_of(asset)
 
     @dg.multi_asset_check(

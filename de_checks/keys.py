@@ -1,6 +1,7 @@
 """Is every key there once, and does every reference lead somewhere? Pattern *Constraints Enforcer*: what Delta cannot hold.
 
-A database refuses a second row of a key, and a reference to nothing. A Delta table takes both; these checks look.
+A database refuses a second row of a key, and a reference to nothing. A Delta table takes both; these checks look, at what
+somebody wrote around the platform as well.
 """
 
 from __future__ import annotations
@@ -15,16 +16,21 @@ from pyspark.sql import functions as F
 
 from de_checks.contract import NoContract
 from de_checks.factory import CheckRun, check_per_key
+from de_checks.patterns import KEPT_BY_CHECK
 from de_checks.per_key import Key, Materialized, Verdict, newest_version
 from de_checks.subject import Subject, spec_of
 from de_resources.contract import REDACTED, Contract
 from de_resources.delta.attribution import KeyGroups
+from de_resources.delta.log.changed_partitions import written_around
 from de_resources.delta.slices import Slice, make_slice
+from de_resources.delta.table import Table
 from de_resources.errors import PermanentError
 from de_resources.lake import Lake
 from de_resources.sql.identifiers import identifier
 
 KEY_IS_UNIQUE = "key_is_unique"
+COMMITS = 1000
+"""How many of a table's newest commits are looked at for one that was made around the platform."""
 _EXACT = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
 
 
@@ -74,6 +80,7 @@ def unique_key_check(asset: Subject, *, lake: str = "lake", blocking: bool = Tru
         patterns=["constraints_enforcer"],
         blocking=blocking,
         resources=[lake],
+        about={KEPT_BY_CHECK: True},
     )
 
 
@@ -115,16 +122,17 @@ def reference_check(
     """A check, per partition key, that every value of `column` is a `to_column` of the dataset `to`; a null refers to nothing.
 
     Needs the resource `lake`; both are tables of it. Costs one anti-join over the two columns. Metadata where it fails:
-    `rows`, of which `values` are distinct. Raises `NoContract` at definition.
+    `rows`, of which `values` are distinct, and `reference`, which names both sides. Raises `NoContract` at definition.
     """
     definition = spec_of(asset)
     contract = _contract_of(definition)
+    reference = f"{contract.name}.{column} → {'.'.join(to.path)}.{to_column}"
 
     def judge(run: CheckRun, materialized: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
         frame, slice_ = _rows_of(run, materialized)
         target = run.lake.table(to).read(run.lake.spark.spark_session)
         lost = dangling_by_key(frame, slice_, column, target, to_column)
-        return {key: _reference_verdict(contract, column, to, lost.get(key, (0, 0))) for key in materialized}
+        return {key: _reference_verdict(reference, lost.get(key, (0, 0))) for key in materialized}
 
     return check_per_key(
         asset,
@@ -134,6 +142,7 @@ def reference_check(
         patterns=["constraints_enforcer"],
         blocking=blocking,
         resources=["lake"],
+        about={KEPT_BY_CHECK: True},
     )
 
 
@@ -160,10 +169,10 @@ def _contract_of(definition: dg.AssetSpec) -> Contract:
 def _rows_of(
     run: CheckRun, materialized: Mapping[Key, Materialized], lake: str = "lake"
 ) -> tuple[DataFrame, Slice | None]:
-    """The table as the newest of the writes left it, and the slice that these partition keys are."""
+    """The table as the newest of the writes left it, the platform's or a foreign one, and the slice that these keys are."""
     resource: Lake = getattr(run.resources, lake)
     table = resource.table(run.asset.key, run.asset.metadata)
-    version = newest_version(materialized.values())
+    version = _version_to_judge(table, newest_version(materialized.values()))
     session = resource.spark.spark_session
     if run.asset.partitions_def is None or run.asset.metadata.get("stateful"):
         return table.read(session, version), None
@@ -172,21 +181,29 @@ def _rows_of(
     return table.limited_to(chosen).read(session, version), slice_
 
 
+def _version_to_judge(table: Table, written: int | None) -> int | None:
+    """The version that the platform wrote; the newest one where somebody wrote around it since, who has no materialisation."""
+    log = table.log() if type(table) is Table else None
+    if written is None or log is None or log.version <= written:
+        return written
+    return log.version if written_around(log, max(written, log.version - COMMITS)) else written
+
+
 def _verdict(contract: Contract, found: Repeated) -> Verdict:
     if not found.keys:
         return Verdict(True, f"No two rows have the same {_listed(contract.key)}.", {})
     figures: dict[str, Any] = {"keys": found.keys, "rows": found.rows}
     figures["example"] = REDACTED if contract.personal & set(contract.key) else found.example
-    return Verdict(False, f"{found.keys:,} keys ({_listed(contract.key)}) come in {found.rows:,} rows.", figures)
+    told = f"{found.keys:,} keys ({_listed(contract.key)}) of `{contract.name}` come in {found.rows:,} rows."
+    return Verdict(False, told, figures)
 
 
-def _reference_verdict(contract: Contract, column: str, to: dg.AssetKey, lost: tuple[int, int]) -> Verdict:
+def _reference_verdict(reference: str, lost: tuple[int, int]) -> Verdict:
     rows, values = lost
-    name = ".".join(to.path)
     if not rows:
-        return Verdict(True, f"Every `{column}` is in `{name}`.", {})
-    told = f"{rows:,} rows of `{contract.name}` have a `{column}` that `{name}` does not have ({values:,} values)."
-    return Verdict(False, told, {"rows": rows, "values": values})
+        return Verdict(True, f"Every reference leads somewhere: {reference}.", {})
+    told = f"{rows:,} rows refer to nothing, by {values:,} values: {reference}."
+    return Verdict(False, told, {"rows": rows, "values": values, "reference": reference})
 
 
 def _listed(key: Sequence[str]) -> str:

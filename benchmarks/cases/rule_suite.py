@@ -7,7 +7,8 @@ counted the rows for them. Every tool is asked for as much as it tells: the brok
 gives none), and how many rows are too many for their keys; of sparkdq that includes one more look, at its rows that failed.
 Equal: all these answers, and what is known from how the rows were made; those of who is measured once are compared after the
 time was taken, and figures are only given if they agree. The notes say how many Spark jobs each started; ours may be two,
-besides that of `dropDuplicates`. Great Expectations is not measured: the project's environment does not have it.
+besides that of `dropDuplicates`. Great Expectations is not measured, for it cannot be installed beside the versions that the
+project pins: cuallee and sparkdq stand in.
 """
 
 from __future__ import annotations

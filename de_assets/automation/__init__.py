@@ -26,6 +26,7 @@ from de_assets.automation.triggers.legacy_hours import legacy_hours_grown
 from de_assets.automation.triggers.releases import feature_released, features_release, features_set_aside
 from de_assets.automation.triggers.waiting import waiting
 from de_assets.automation.triggers.watch import standing, watch
+from de_assets.automation.triggers.written_around import kept_by_check, written_around
 from de_assets.catalogue import load_locations
 from de_assets.sources.capture import CAPTURES
 from de_resources.sensor_interval import sensor_seconds
@@ -62,8 +63,15 @@ schedules = [referral_stats_daily, maintenance.schedule, offline_observer.schedu
 
 
 def watches(checks: Sequence[dg.AssetChecksDefinition]) -> list[dg.SensorDefinition]:
-    """The sensor that asks those of these checks whose answer changes with time alone: a flow that stops starts no run."""
-    return [watch("silent_flows", standing(checks), patterns=["flow_interruption_detector", "skew_detector"])]
+    """The sensors that ask for checks though no run of the platform happens.
+
+    Those whose answer changes with time alone, for a flow that stops starts no run; and those of what no store keeps, when
+    somebody wrote around the platform.
+    """
+    return [
+        watch("silent_flows", standing(checks), patterns=["flow_interruption_detector", "skew_detector"]),
+        written_around(kept_by_check(checks)),
+    ]
 
 
 def jobs(

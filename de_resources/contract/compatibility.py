@@ -72,11 +72,16 @@ Schema = Mapping[str, SchemaField]
 
 @dataclass(frozen=True)
 class Break:
-    """A change that a reader does not survive: the field (nested ones with dots), the rule, and the version it breaks with."""
+    """A change that a reader does not survive: the field (nested ones with dots), the rule, and the version it breaks with.
+
+    `writes` and `reads` are what either side makes of the field, each with whose side it is.
+    """
 
     field: str
     rule: str
     version: int = 0
+    writes: str = ""
+    reads: str = ""
 
     @property
     def column(self) -> str:
@@ -84,7 +89,8 @@ class Break:
         return self.field.split(".", 1)[0]
 
     def __str__(self) -> str:
-        return f"`{self.field}`: {self.rule} (version {self.version})"
+        sides = f"{self.writes}, {self.reads}" if self.writes else f"version {self.version}"
+        return f"`{self.field}`: {self.rule} ({sides})"
 
 
 def breaks(new: Schema, history: Mapping[int, Schema], mode: Mode) -> list[Break]:
@@ -94,10 +100,19 @@ def breaks(new: Schema, history: Mapping[int, Schema], mode: Mode) -> list[Break
     for version in versions if mode.transitive else versions[-1:]:
         old = history[version]
         if mode.backward:
-            found += [Break(f, _BACKWARD[why].format(*of), version) for f, why, *of in _unreadable(new, old)]
+            found += [_break(version, _BACKWARD, each) for each in _unreadable(new, old)]
         if mode.forward:
-            found += [Break(f, _FORWARD[why].format(*of), version) for f, why, *of in _unreadable(old, new)]
+            found += [_break(version, _FORWARD, each) for each in _unreadable(old, new)]
     return found
+
+
+def _break(version: int, rules: Mapping[str, str], found: _Found) -> Break:
+    field, why, *of = found
+    writer, reader = f"version {version}", "the contract"
+    if rules is _FORWARD:
+        writer, reader = reader, writer
+    writes, reads = (side.format(*of) for side in _SIDES[why])
+    return Break(field, rules[why].format(*of), version, f"{writer} writes {writes}", f"{reader} reads {reads}")
 
 
 _BACKWARD = {
@@ -110,6 +125,12 @@ _FORWARD = {
     "null": "it is no longer required, and readers expect no null",
     "type": "its type became {1}, and readers expect {0}",
 }
+_SIDES = {
+    "missing": ("no such field", "a required one"),
+    "null": ("nulls", "none"),
+    "type": ("{1}", "{0}"),
+}
+"""What the writer makes of the field, and what the reader."""
 _Found = tuple[str, ...]
 """Field, kind, and for a type that of the reader and that of the data."""
 

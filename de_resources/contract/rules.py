@@ -11,6 +11,10 @@ from de_resources.errors import PermanentError
 from de_resources.sql.identifiers import identifier
 from de_resources.sql.literals import literal
 
+_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'")
+_NAME = re.compile(r"(?<![\w.`])(?:`([^`]+)`|([A-Za-z_]\w*)\b(?!\s*\())")
+"""A name at the beginning of a path: what follows a dot is a field inside it, and what stands before a bracket a function."""
+
 Predicate = Callable[[str, Mapping[str, Any]], str]
 """From a quoted column and the statistics of a pandera check to SQL."""
 
@@ -49,6 +53,13 @@ class Rule:
         """SQL for a CHECK of a store, which would let a row pass whose condition is NULL. Never NULL."""
         # A column's own rule says what a null is; what a row rule makes of one nobody has said.
         return self.predicate if self.columns else f"coalesce({self.predicate}, FALSE)"
+
+    def about(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of a dataset's columns that the rule is about; a rule on rows says them in its predicate only."""
+        if self.columns:
+            return self.columns
+        said = {(quoted or plain).lower() for quoted, plain in _NAME.findall(_TEXT.sub("", self.predicate))}
+        return tuple(name for name in names if name.lower() in said)
 
 
 def column_rules(contract: str, name: str, column: Any) -> Iterable[Rule]:

@@ -15,6 +15,8 @@ from dagster_delta.io_manager.base import SchemaMode
 
 from de_resources.errors import PermanentError
 
+MIGRATIONS = "migrations"
+"""Metadata of an asset: the import paths of its migrations, `package.module:NAME`."""
 AT_RUN_TIME = ("mode", "schema_mode", "merge_predicate")
 """What a run may change, by `context.add_output_metadata`; as in dagster-delta, it wins over the definition."""
 
@@ -28,7 +30,7 @@ _DEFINED_ONLY = (
     "merge_keys",
     "merge_order",
     "merge_vanished",
-    "migrations",
+    MIGRATIONS,
     "partition_expr",
     "partitioned_by",
     "reader",

@@ -49,11 +49,12 @@ from pyspark.sql import functions as F
 
 from de_resources.compat.io_manager import CustomDbIOManager, DbTypeHandler, StepExecutionContext, TableSlice
 from de_resources.contract import Contract
-from de_resources.delta.asset_settings import modes_of, require_supported, settings_of
+from de_resources.delta.asset_settings import MIGRATIONS, modes_of, require_supported, settings_of
 from de_resources.delta.maintenance.restore import READS_POSITIONS
 from de_resources.delta.metadata import record
 from de_resources.delta.named_readers import naming_readers
 from de_resources.delta.observed_frame import ObservedFrame, record_metadata
+from de_resources.delta.optional_columns import with_optional_columns
 from de_resources.delta.optional_inputs import IF_MISSING, may_be_missing
 from de_resources.delta.ports import OwnLocation, require_input, require_output
 from de_resources.delta.read.reader import Readers, readers_of
@@ -254,6 +255,9 @@ class PySparkTypeHandler(DbTypeHandler[DataFrame | ObservedFrame]):
             self._note(context, request)
             self._remember(context, request.table, request.slice)
             frame = readers.read(request, partial(self._stored, context, as_of_partition=stateful_))
+            if not metadata.get(MIGRATIONS):
+                # Of a migrated table a missing column is one that was removed.
+                frame = with_optional_columns(frame, table.contract)
             columns = table_slice.columns or frame.columns
             return read_as(frame.select(*(F.col(identifier(c)) for c in columns)), context.asset_key)
 

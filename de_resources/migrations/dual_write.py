@@ -15,9 +15,10 @@ from typing import Any
 
 from de_resources.contract import Contract
 from de_resources.contract.contract import Column
+from de_resources.delta.asset_settings import MIGRATIONS
 from de_resources.delta.write.request import WriteRequest
 from de_resources.delta.write.writer import Writer
-from de_resources.migrations.migration import MIGRATIONS, MigratedField, Migration, Sides, migrations_of, stored_by
+from de_resources.migrations.migration import MigratedField, Migration, Sides, migrations_of, stored_by
 from de_resources.migrations.progress import progress_of
 
 DUAL_WRITE = f"{__name__}:DualWrite"

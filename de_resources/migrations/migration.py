@@ -30,11 +30,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from de_resources.delta.asset_settings import MIGRATIONS
 from de_resources.errors import PermanentError
 from de_resources.sql.identifiers import identifier, type_text
 
-MIGRATIONS = "migrations"
-"""Metadata of an asset: the import paths of its migrations, `package.module:NAME`."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 

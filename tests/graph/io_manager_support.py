@@ -12,12 +12,14 @@ import pyspark.sql.types as T
 from dagster_delta import LocalConfig
 from deltalake import write_deltalake
 from other_reader import rows_of
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.delta.log import TableLog
 from de_resources.errors import PlatformError
+from de_resources.lake import Lake
 from de_resources.spark import SparkEngine
 
 
@@ -36,6 +38,30 @@ class Orders(pa.DataFrameModel):
         metadata = {"owner": "team:shop", "key": ["id"], "rules": {"small": "amount < 1000"}}  # noqa: RUF012
 
 
+class NotedOrders(Orders):
+    """Orders under a later contract, which has gained an optional column."""
+
+    note: T.StringType = pa.Field(nullable=True, ne="", description="What was said")
+
+    class Config:
+        """The dataset as a whole."""
+
+        name = "silver.orders"
+        metadata = Orders.Config.metadata
+
+
+class SealedOrders(Orders):
+    """Orders under a contract that requires what no earlier row has."""
+
+    note: T.StringType = pa.Field(nullable=False, description="What was said")
+
+    class Config:
+        """The dataset as a whole."""
+
+        name = "silver.orders"
+        metadata = Orders.Config.metadata
+
+
 class OrderChanges(pa.DataFrameModel):
     """Changes of orders: `seq` says which one is the last, `gone` marks a soft delete."""
 
@@ -52,7 +78,12 @@ class OrderChanges(pa.DataFrameModel):
 
 
 ORDERS = f"{__name__}:Orders"
+NOTED, SEALED = f"{__name__}:NotedOrders", f"{__name__}:SealedOrders"
 CHANGES = f"{__name__}:OrderChanges"
+
+ORDER = "id long, day date, amount double, email string"
+"""The columns of `Orders`."""
+DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
 
 Make = Callable[[dg.AssetExecutionContext], DataFrame | None]
 
@@ -75,6 +106,17 @@ def asset(
     return definition
 
 
+def counting(column: str, seen: Path) -> Column:
+    """A column of numbers; each computation of a row leaves one byte in `seen`."""
+
+    def witness(number: int) -> int:
+        with seen.open("a") as file:
+            file.write(".")
+        return number
+
+    return F.udf(witness, "long").asNondeterministic()(column)
+
+
 @dataclass
 class Shop:
     """A lake of its own with an instance of its own."""
@@ -93,6 +135,10 @@ class Shop:
         return SparkDeltaIOManager(
             root_uri=str(self.root), storage_options=LocalConfig(), spark=self.engine, **self.config
         )
+
+    @property
+    def lake(self) -> Lake:
+        return Lake(root_uri=str(self.root), storage_options=LocalConfig(), spark=self.engine)
 
     def frame(self, rows: list[tuple[Any, ...]], schema: str) -> DataFrame:
         return self.spark.createDataFrame(rows, schema)
@@ -118,11 +164,21 @@ class Shop:
         return dg.materialize(
             list(assets),
             instance=self.instance,
-            resources={"io_manager": self.manager},
+            resources={"io_manager": self.manager, "lake": self.lake},
             partition_key=key,
             tags=tags,
             selection=select,
         )
+
+    def judged(
+        self, check: dg.AssetChecksDefinition, asset: dg.AssetsDefinition, key: str
+    ) -> list[dg.AssetCheckEvaluation]:
+        """What a check says of a partition, in a run of the check alone."""
+        resources = {"io_manager": self.manager, "lake": self.lake}
+        job = dg.Definitions([asset], asset_checks=[check], resources=resources).resolve_implicit_global_asset_job_def()
+        alone = job.get_subset(asset_selection=set(), asset_check_selection=set(check.check_keys))
+        done = alone.execute_in_process(instance=self.instance, partition_key=key, raise_on_error=False)
+        return list(done.get_asset_check_evaluations())
 
     def failure(self, *assets: Any, **options: Any) -> PlatformError:
         """The platform's own error that ends the run."""

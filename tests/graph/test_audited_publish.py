@@ -11,35 +11,32 @@ import pyarrow as pa
 import pytest
 from dagster._core.errors import DagsterAssetCheckFailedError
 from dagster_delta import DeltaLakePyarrowIOManager, LocalConfig
-from io_manager_support import ORDERS, Shop, asset
+from io_manager_support import NOTED, ORDER, ORDERS, SEALED, Shop, asset
 from other_reader import rows_of
 from pyspark.sql import DataFrame
 
+from de_checks.contract import contract_check
 from de_checks.publication import NAME, publication_check
 from de_resources.compat.checks import PartitionKeyFilter
 from de_resources.delta.asset_settings import NotAtRunTime
 from de_resources.delta.publish import InputRows, KeepsContract, Measured, NullShare, ReconcilesWithInput, Rows, Within
 from de_resources.delta.publish.audits import NoAudits
+from de_resources.delta.publish.decisions import publish_held, roll_back
 from de_resources.delta.publish.staging import REJECTED, NotBySlice, staged_rows
 from de_resources.delta.publish.writer import NotAudited
-from de_resources.delta.table import Table
+from de_resources.delta.slices import make_slice
+from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.crash_points import at
+from de_resources.delta.write.frames import SchemaMismatch
 from de_resources.errors import PlatformError
-from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("audit_write_audit_publish")
 
 DAYS = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-06")
 D1, D2, D3 = "2024-01-01", "2024-01-02", "2024-01-03"
-SCHEMA = "id long, day date, amount double, email string"
 WRITER = "de_resources.delta.publish:AuditedPublish"
 
 Amounts = dict[str, Sequence[float | None]]
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 def orders(shop: Shop, amounts: Amounts, **metadata: Any) -> dg.AssetsDefinition:
@@ -47,7 +44,7 @@ def orders(shop: Shop, amounts: Amounts, **metadata: Any) -> dg.AssetsDefinition
 
     def make(context: dg.AssetExecutionContext) -> DataFrame:
         found = [(n, date.fromisoformat(k), a, "ann@x.org") for k in context.partition_keys for n, a in rows(k)]
-        return shop.frame(found, SCHEMA)
+        return shop.frame(found, ORDER)
 
     def rows(key: str) -> list[tuple[int, float | None]]:
         return list(enumerate(amounts.get(key, ())))
@@ -278,7 +275,7 @@ LAX = [KeepsContract(reaction="annotate")]
 def test_a_run_cannot_choose_its_audits(shop: Shop) -> None:
     def make(context: dg.AssetExecutionContext) -> DataFrame:
         context.add_output_metadata({"audits": f"{__name__}:LAX"})
-        return shop.frame([(1, None, -1.0, "ann@x.org")], SCHEMA)
+        return shop.frame([(1, None, -1.0, "ann@x.org")], ORDER)
 
     settings = {"contract": ORDERS, "writer": WRITER}
     assert isinstance(shop.failure(asset("orders", make, **settings)), NotAtRunTime)
@@ -312,7 +309,7 @@ def test_an_asset_without_partitions_is_published_as_a_whole(shop: Shop) -> None
     amounts = [1.0, 2.0]
 
     def make(_: dg.AssetExecutionContext) -> DataFrame:
-        return shop.frame([(n, date.fromisoformat(D1), a, "ann@x.org") for n, a in enumerate(amounts)], SCHEMA)
+        return shop.frame([(n, date.fromisoformat(D1), a, "ann@x.org") for n, a in enumerate(amounts)], ORDER)
 
     settings = {"contract": ORDERS, "writer": WRITER}
     shop.run(asset("orders", make, **settings))
@@ -323,3 +320,66 @@ def test_an_asset_without_partitions_is_published_as_a_whole(shop: Shop) -> None
     amounts[:] = [5.0]
     shop.run(asset("orders", make, **settings))
     assert shop.rows("orders") == [row(D1, 0, 5.0)]
+
+
+def noted(shop: Shop, amounts: Amounts, **metadata: Any) -> dg.AssetsDefinition:
+    """`orders` under a later contract, which has the optional column `note` as well."""
+
+    def make(context: dg.AssetExecutionContext) -> DataFrame:
+        found = [(n, date.fromisoformat(k), a, None, "n") for k in context.partition_keys for n, a in rows(k)]
+        return shop.frame(found, f"{ORDER}, note string")
+
+    def rows(key: str) -> list[tuple[int, float | None]]:
+        return list(enumerate(amounts.get(key, ())))
+
+    settings = {"contract": NOTED, "partition_expr": "day", "writer": WRITER}
+    return asset("orders", make, partitions=DAYS, **{**settings, **metadata})
+
+
+def notes(shop: Shop) -> list[tuple[str, float, str | None]]:
+    """Day, amount and note of what readers see, by the engine and without one."""
+    seen = sorted((str(day), amount, note) for _, day, amount, _, note in shop.rows("orders"))
+    assert seen == sorted((str(day), amount, note) for _, day, amount, _, note in shop.rows_by_the_engine("orders"))
+    return seen
+
+
+@pytest.mark.pattern("schema_compatibility_enforcer")
+def test_a_table_of_an_older_contract_gains_its_optional_column_and_older_days_have_nulls(shop: Shop) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    @dg.asset(key=["silver", "weeks"], ins={"found": dg.AssetIn(["silver", "orders"])}, partitions_def=DAYS,
+              metadata={"partition_expr": "day"}, backfill_policy=dg.BackfillPolicy.single_run())  # fmt: skip
+    def weeks(found: DataFrame) -> DataFrame:
+        seen.extend((str(day), note) for day, note in found.select("day", "note").collect())
+        return found.select("day", "note")
+
+    shop.run(orders(shop, {D1: [1.0], D2: [-2.0]}), keys=(D1, D2))
+    # Whoever reads by the later contract goes on, also before a day was written by it.
+    later = noted(shop, {D3: [3.0], "2024-01-04": [-4.0]})
+    shop.run(later, weeks, keys=(D1, D3), select=[weeks.key])
+    assert seen == [(D1, None)]
+    shop.run(later, keys=(D3, "2024-01-04"))
+    assert notes(shop) == [(D1, 1.0, None), (D3, 3.0, "n")]
+    # What was staged and published under the older contract can be judged and decided about as before.
+    check = contract_check(later, blocking=False)
+    judged = [each.metadata["violations"].value for each in shop.judged(check, later, D2)]
+    assert judged == [{"amount_greater_than_or_equal_to": 1}]
+    stamp = CommitInfo("silver.orders", "silver/orders", D2, "p", "p", "p/1")
+    for day in (D2, "2024-01-04"):
+        publish_held(table(shop), make_slice([day], DAYS, "day"), stamp, reason="looked at it")
+    shop.run(noted(shop, {D1: [10.0]}), key=D1)
+    assert notes(shop) == [(D1, 10.0, "n"), (D2, -2.0, None), (D3, 3.0, "n"), ("2024-01-04", -4.0, "n")]
+    roll_back(table(shop), make_slice([D1], DAYS, "day"), stamp, reason="looked at it")
+    assert notes(shop)[0] == (D1, 1.0, None)
+    described = {f.name: f.metadata.get("comment") for f in shop.log("orders").table.schema().fields}
+    assert described["note"] == "What was said"
+
+
+@pytest.mark.pattern("schema_compatibility_enforcer")
+def test_a_column_that_a_contract_came_to_require_is_not_invented_for_older_days(shop: Shop) -> None:
+    shop.run(orders(shop, {D1: [1.0]}), key=D1)
+    version = shop.version("orders"), shop.log("orders/_staged").version
+    failed = shop.failure(noted(shop, {D2: [2.0]}, contract=SEALED), key=D2)
+    assert isinstance(failed, SchemaMismatch)
+    assert failed.unexpected == ["note"]
+    assert (shop.version("orders"), shop.log("orders/_staged").version) == version

@@ -90,6 +90,7 @@ def test_automation_is_on_from_the_first_start() -> None:
         "late_days",
         "late_totals",
         "silent_flows",
+        "written_around",
         "waiting_partitions",
     }
     assert set(sensors) == {"cascade", "cascade_in_order", "alerts", "news_from_gold", "openlineage_events"} | triggers

@@ -68,6 +68,9 @@ def test_a_bad_row_fails_the_run_and_keeps_downstream_from_starting(world: World
         "pages_greater_than_or_equal_to": 2,
     }
     assert evaluation.metadata["rows"].value == 4
+    assert "| visit_id_present | `` `visit_id` IS NOT NULL `` | silver.visits.visit_id | 1 |" in str(
+        evaluation.metadata["rules"].value
+    )
 
 
 def test_a_check_that_does_not_block_reports_and_lets_go_on(world: World) -> None:

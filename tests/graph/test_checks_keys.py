@@ -1,15 +1,21 @@
 """Keys and references, which Delta does not hold: checks that look, and a graph in which no key is only promised."""
 
+from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 
 import dagster as dg
+import pyarrow
 import pytest
 from checks_world import CANARY, DAYS, World, days, good, verdicts
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from de_assets.automation.triggers.written_around import kept_by_check, written_around
 from de_assets.definitions import defs
 from de_checks.keys import KEY_IS_UNIQUE, dangling_by_key, reference_check, repeated_by_key, unique_key_check
 from de_resources.contract import Contract
+from de_resources.delta.log import TableLog
 from de_resources.delta.slices import make_slice
 from de_resources.spark import SparkEngine
 
@@ -72,6 +78,9 @@ def test_a_reference_is_judged_in_a_run(world: World) -> None:
     (verdict,) = verdicts(world.run(first), next(iter(check.check_specs)).name).values()
     assert not verdict.passed
     assert (verdict.metadata["rows"].value, verdict.metadata["values"].value) == (2, 1), "no visit is called `eu`"
+    both = "silver.visits.region → silver.visits.visit_id"
+    assert verdict.metadata["reference"].value == both
+    assert verdict.description == f"2 rows refer to nothing, by 1 values: {both}."
 
 
 def test_every_key_that_the_ui_calls_unique_is_kept_by_its_store_or_checked() -> None:
@@ -84,3 +93,87 @@ def test_every_key_that_the_ui_calls_unique_is_kept_by_its_store_or_checked() ->
         promised = [c.name for c in columns if c.constraints.unique or any("unique" in o for o in c.constraints.other)]
         if promised and not KEEPS_KEYS & node.kinds:
             assert {name, DERIVED.get(name)} & checked, f"{name} promises that {promised} is unique, and nobody looks"
+
+
+@dataclass
+class Daemon:
+    """What looks at the tables of a world, and knows which runs it has requested."""
+
+    world: World
+    cursor: str | None = None
+    known: set[str | None] = field(default_factory=set)
+
+    def look(self) -> list[tuple[dict[str, str], list[str]]]:
+        """The new requests of one look: tags, and names of checks."""
+        sensor = written_around(kept_by_check(list(self.world.definitions.asset_checks or [])))
+        resources = {"lake": self.world.resources()["lake"]}
+        with dg.build_sensor_context(
+            self.world.instance, self.cursor, definitions=self.world.definitions, resources=resources
+        ) as context:
+            answer = sensor.evaluate_tick(context)
+        self.cursor = answer.cursor
+        new = [each for each in answer.run_requests or [] if each.run_key not in self.known]
+        self.known |= {each.run_key for each in new}
+        return [(dict(each.tags), [key.name for key in each.asset_check_keys or []]) for each in new]
+
+
+def write_around(world: World, rows: list[tuple[str, str]]) -> None:
+    """Append visits (id and day) without the platform, and without an engine."""
+    log = TableLog.open(str(world.root / "silver" / "visits"))
+    assert log is not None
+    schema = pyarrow.schema(log.table.schema().to_arrow())
+    found = [{"visit_id": name, "email": CANARY, "pages": 1, "day": date.fromisoformat(day)} for name, day in rows]
+    write_deltalake(log.table, pyarrow.Table.from_pylist(found, schema=schema), mode="append")
+
+
+@pytest.mark.red_check("key_is_unique")
+def test_a_key_that_somebody_writes_twice_around_the_platform_is_asked_for_once_and_found(world: World) -> None:
+    first, second, _, fourth = days(4)
+    world.data = {key: good(key) for key in (first, second, fourth)}
+    visits = world.visits()
+    world.define(visits, unique_key_check(visits))
+    world.run(first, second)
+    world.run(fourth)
+    daemon = Daemon(world)
+    assert daemon.look() == [], "what the platform wrote was checked when it was written"
+
+    write_around(world, [(f"{second}/0", second)])
+    ((tags, asked),) = daemon.look()
+    assert asked == [KEY_IS_UNIQUE]
+    assert tags["dagster/partition"] == second
+    daemon.cursor = None
+    assert daemon.look() == [], "also a cursor that is lost asks nothing twice"
+    found = verdicts(world.run(second, only="checks", tags=tags), KEY_IS_UNIQUE)
+    assert {key: each.passed for key, each in found.items()} == {second: False}
+    assert (found[second].metadata["keys"].value, found[second].metadata["rows"].value) == (1, 2)
+    assert verdicts(world.run(first, only="checks"), KEY_IS_UNIQUE)[first].passed
+
+    # Rows that only move change nothing, whoever moves them.
+    world.spark.sql(f"OPTIMIZE delta.`{world.root}/silver/visits`")
+    # Two days that follow each other are one run.
+    write_around(world, [("new", first), ("new", second)])
+    ((tags, _),) = daemon.look()
+    assert (tags["dagster/asset_partition_range_start"], tags["dagster/asset_partition_range_end"]) == (first, second)
+    assert verdicts(world.run(first, second), KEY_IS_UNIQUE)[second].passed, "written again, it is in order"
+    assert daemon.look() == []
+    # Between these two lies a day that nobody has computed.
+    write_around(world, [("new", second), ("new", fourth)])
+    assert [tags["dagster/partition"] for tags, _ in daemon.look()] == [second, fourth]
+
+
+def test_a_table_without_partitions_is_asked_for_as_a_whole(world: World) -> None:
+    (day,) = days(1)
+    world.data = {None: good(day)}
+    visits = world.visits(None)
+    world.define(visits, unique_key_check(visits), reference_check(visits, "region", visits.key, "visit_id"))
+    world.run()
+    daemon = Daemon(world)
+    assert daemon.look() == []
+    # By plain Spark.
+    path = f"{world.root}/silver/visits"
+    world.spark.sql(f"INSERT INTO delta.`{path}` SELECT * FROM delta.`{path}` LIMIT 1")
+    ((tags, asked),) = daemon.look()
+    assert "dagster/partition" not in tags
+    assert sorted(asked) == [KEY_IS_UNIQUE, "region_is_in_silver_visits"]
+    (verdict,) = verdicts(world.run(only="checks"), KEY_IS_UNIQUE).values()
+    assert (verdict.passed, verdict.metadata["rows"].value) == (False, 2)

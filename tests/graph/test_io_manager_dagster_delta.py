@@ -5,26 +5,18 @@ The numbers are those of the list of defects measured in dagster-delta 0.5.9.
 
 import logging
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 import dagster as dg
 import pyarrow as pa
 import pytest
 from dagster_delta import DeltaLakePyarrowIOManager, LocalConfig, MergeConfig, MergeType
 from deltalake import DeltaTable, write_deltalake
-from io_manager_support import ORDERS, Shop, asset
+from io_manager_support import DAILY, ORDERS, Shop, asset
 from pyspark.sql import DataFrame
 
 from de_resources.delta.write.frames import RowsOutsideSlice, SchemaMismatch
-from de_resources.spark import SparkEngine
 
-DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
 FIRST, SECOND = date(2024, 1, 1), date(2024, 1, 2)
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 def merged(shop: Shop, rows: list[tuple[object, ...]]) -> dg.AssetsDefinition:

@@ -9,24 +9,16 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from io_manager_support import CHANGES, ORDERS, Shop, asset
+from io_manager_support import CHANGES, DAILY, ORDER, ORDERS, Shop, asset, counting
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from de_resources.delta.log import TableLog
 from de_resources.delta.write.crash_points import at
-from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("online_observer")
 
-DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
-ORDER = "id long, day date, amount double, email string"
 DAY = date(2024, 1, 1)
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 def orders(shop: Shop, rows: list[tuple[object, ...]]) -> dg.AssetsDefinition:
@@ -194,17 +186,10 @@ def counted_jobs(shop: Shop, group: str) -> Iterator[list[int]]:
 def test_all_of_it_costs_no_job_and_no_second_look_at_the_data(shop: Shop, tmp_path: Path) -> None:
     """The same frame written by Spark alone takes as many jobs, and every row is computed once."""
     seen = tmp_path / "seen"
-
-    def witness(number: int) -> int:
-        with seen.open("a") as file:
-            file.write(".")
-        return number
-
-    counting = F.udf(witness, "long").asNondeterministic()
     rows: list[tuple[object, ...]] = [(i, DAY, float(i), None) for i in range(100)]
 
     def frame() -> DataFrame:
-        return shop.frame(rows, ORDER).withColumn("id", counting("id"))
+        return shop.frame(rows, ORDER).withColumn("id", counting("id", seen))
 
     definition = asset("orders", lambda _: frame(), partitions=DAILY, partition_expr="day", contract=ORDERS)
     shop.run(definition, key="2024-01-01")
@@ -226,17 +211,12 @@ def test_all_of_it_costs_no_job_and_no_second_look_at_the_data(shop: Shop, tmp_p
 @pytest.mark.pattern("merger")
 def test_a_merge_computes_its_source_once(shop: Shop, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
-
-    def witness(number: int) -> int:
-        with seen.open("a") as file:
-            file.write(".")
-        return number
-
-    counting = F.udf(witness, "long").asNondeterministic()
     rows = [(i, i, None, False) for i in range(50)]
     merged = asset(
         "changes",
-        lambda _: shop.frame(rows, "id long, seq long, email string, gone boolean").withColumn("id", counting("id")),
+        lambda _: shop.frame(rows, "id long, seq long, email string, gone boolean").withColumn(
+            "id", counting("id", seen)
+        ),
         contract=CHANGES,
         mode="merge",
         merge_order="seq",

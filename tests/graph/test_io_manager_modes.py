@@ -1,13 +1,12 @@
 """Write modes, schema modes and inputs: what each promises, and what each refuses."""
 
 from datetime import date
-from pathlib import Path
 from typing import Any, cast
 
 import dagster as dg
 import pytest
 from dagster_delta import SchemaMode, WriteMode
-from io_manager_support import ORDERS, Orders, Shop, asset
+from io_manager_support import DAILY, NOTED, ORDER, ORDERS, Orders, Shop, asset
 from pyspark.sql import DataFrame
 
 from de_resources.delta.optional_inputs import UnusableIfMissing
@@ -15,15 +14,7 @@ from de_resources.delta.table import TableMissing
 from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.frames import SchemaMismatch
 from de_resources.errors import PermanentError
-from de_resources.spark import SparkEngine
 from de_resources.sql.identifiers import UnstorableName
-
-DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 def _fail(_: str) -> None:
@@ -194,6 +185,18 @@ class TestSchemas:
         assert isinstance(shop.failure(wider(), key="2024-01-02"), SchemaMismatch)
         shop.run(wider(schema_mode="merge"), key="2024-01-02")
         assert shop.rows("users") == [(1, day, None), (2, date(2024, 1, 2), "b")]
+
+    @pytest.mark.pattern("schema_compatibility_enforcer")
+    @pytest.mark.parametrize("mode", ["overwrite", "append", "merge"])
+    def test_a_table_gains_what_its_contract_has_gained(self, shop: Shop, mode: str) -> None:
+        """A contract that a new optional column is compatible with: no home that has the table already stops over it."""
+        day = date(2024, 1, 1)
+        shop.seed("orders", [(1, day, 1.0, None)], ORDER)
+        rows = [(2, date(2024, 1, 2), 2.0, None, "n")]
+        later = asset("orders", lambda _: shop.frame(rows, f"{ORDER}, note string"), contract=NOTED, mode=mode,
+                      partitions=DAILY, partition_expr="day")  # fmt: skip
+        shop.run(later, key="2024-01-02")
+        assert shop.rows("orders") == [(1, day, 1.0, None, None), *rows]
 
     def test_overwrite_replaces_the_schema_of_a_whole_table_and_never_of_a_partitioned_one(self, shop: Shop) -> None:
         shop.seed("users", [(1,)], "id long", None)

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pyspark.sql.types as T
 import pytest
-from io_manager_support import Shop, asset
+from io_manager_support import DAILY, Shop, asset
 from pyspark.sql import DataFrame
 
 from de_resources.delta.log.changed_partitions import changed_partitions
@@ -16,21 +16,14 @@ from de_resources.delta.maintenance import maintain
 from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.frames import RowsOutsideSlice
 from de_resources.delta.write.merge import UnmergeableLayout, UnmergeableRows
-from de_resources.spark import SparkEngine
 from de_resources.sql.identifiers import UnstorableName
 
-DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
 MAPPED = {"delta.columnMapping.mode": "name"}
 DAY = date(2024, 1, 1)
 
 # key, order, partition, personal, and a struct whose field has the last name.
 STORABLE = ("user-agent", "1", "größe`.`x", "'\"\\", "a#12")
 ANY = ("id; DROP TABLE x", "{changes}", "event time", "a,b|c\n`d`", "x: INT, y(=)")
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 def schema(names: tuple[str, ...]) -> T.StructType:

@@ -10,14 +10,8 @@ from io_manager_support import Shop, asset
 from pyspark.sql import DataFrame
 
 from de_resources.delta.ports import NotAFrame, NotAnAsset
-from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("data_overwrite")
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 def users(shop: Shop, *ids: int) -> dg.AssetsDefinition:

@@ -52,11 +52,6 @@ class Pinned(Reader):
 SHOUTED, MASKED, PINNED = (f"{__name__}:{reader.__name__}" for reader in (Shouted, Masked, Pinned))
 
 
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
-
-
 def orders(shop: Shop, amount: float, **metadata: Any) -> dg.AssetsDefinition:
     """The asset `silver/orders`, one order in each partition of the run."""
 

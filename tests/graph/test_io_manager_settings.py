@@ -1,6 +1,5 @@
 """Settings of dagster-delta, configured, defined or said by the run: followed, or refused by name."""
 
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -11,14 +10,8 @@ from pyspark.sql import DataFrame
 
 from de_resources.delta.asset_settings import NotAtRunTime, UnsupportedSetting
 from de_resources.delta.write.frames import SchemaMismatch
-from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("data_overwrite")
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 def saying(shop: Shop, rows: list[Any], schema: str, said: dict[str, Any], **metadata: Any) -> dg.AssetsDefinition:

@@ -1,30 +1,21 @@
 """Data Overwrite by Dagster's partitions: every kind of partitioning writes its slice, all of it, and nothing else."""
 
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
-from io_manager_support import ORDERS, Shop, asset
+from io_manager_support import DAILY, ORDER, ORDERS, Shop, asset
 from pyspark.sql import DataFrame
 
 from de_resources.delta.dimensions import KeyStoredAsNull
 from de_resources.delta.io_manager import NoPartitionNamed
 from de_resources.delta.write.frames import RowsOutsideSlice
 from de_resources.errors import PermanentError
-from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("data_overwrite")
 
-DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
 COUNTRIES = dg.StaticPartitionsDefinition(["PL", "DE", "FR"])
-ORDER = "id long, day date, amount double, email string"
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 def order(number: int, day: int, amount: float = 1.0) -> tuple[object, ...]:

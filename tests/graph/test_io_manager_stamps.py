@@ -1,7 +1,6 @@
 """A write that did happen is not repeated when its acknowledgement got lost, and a new run always writes."""
 
 from collections.abc import Callable
-from pathlib import Path
 from uuid import uuid4
 
 import dagster as dg
@@ -11,12 +10,6 @@ from dagster._core.execution.api import execute_run
 from io_manager_support import CHANGES, Shop, asset
 
 from de_resources.delta.write.crash_points import at
-from de_resources.spark import SparkEngine
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 def once() -> Callable[[str], None]:

@@ -65,11 +65,6 @@ class Exclaimed(Writer):
 AUDITED, EXCLAIMED = f"{__name__}:Audited", f"{__name__}:Exclaimed"
 
 
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
-
-
 def orders(shop: Shop, *amounts: float, **metadata: Any) -> dg.AssetsDefinition:
     """The asset `silver/orders`, one order per amount in each partition of the run."""
 

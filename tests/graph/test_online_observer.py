@@ -14,7 +14,7 @@ import dagster as dg
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
-from io_manager_support import CHANGES, ORDERS, Shop, asset
+from io_manager_support import CHANGES, DAILY, ORDER, ORDERS, Shop, asset, counting
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from test_io_manager_metadata import counted_jobs
@@ -27,12 +27,9 @@ from de_resources.delta.write.writer import Writer
 from de_resources.observers import online
 from de_resources.observers.online import MOST_COLUMNS, ObserverFailed, OnlineObserver
 from de_resources.observers.settings import NoSuchSetting
-from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("online_observer")
 
-DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
-ORDER = "id long, day date, amount double, email string"
 KEY, DAY = "2024-01-01", date(2024, 1, 1)
 OBSERVER = "de_resources.observers.online:OnlineObserver"
 
@@ -52,11 +49,6 @@ class Turned(Writer):
 
 
 BROKEN, TURNED = f"{__name__}:Broken", f"{__name__}:Turned"
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 def orders(shop: Shop, rows: list[tuple[Any, ...]], **metadata: Any) -> dg.AssetsDefinition:
@@ -98,18 +90,11 @@ def test_figures_are_those_of_the_rows_that_landed(shop: Shop) -> None:
 
 def test_observing_costs_no_job_and_every_row_is_computed_once(shop: Shop, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
-
-    def witness(number: int) -> int:
-        with seen.open("a") as file:
-            file.write(".")
-        return number
-
-    counting = F.udf(witness, "long").asNondeterministic()
     rows = [(i, DAY, float(i), None) for i in range(100)]
 
     def definition(**metadata: Any) -> dg.AssetsDefinition:
         def make(_: dg.AssetExecutionContext) -> DataFrame:
-            return shop.frame(rows, ORDER).withColumn("id", counting("id"))
+            return shop.frame(rows, ORDER).withColumn("id", counting("id", seen))
 
         return asset("orders", make, partitions=DAILY, partition_expr="day", contract=ORDERS, **metadata)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster_delta import LocalConfig
 from deltalake.transaction import CommitProperties
 from io_manager_support import ORDERS, Shop
 from pyspark.sql import DataFrame
@@ -36,7 +35,6 @@ from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.refusals import ConcurrentWrite
 from de_resources.errors import PlatformError
-from de_resources.lake import Lake
 from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("audit_write_audit_publish")
@@ -84,7 +82,7 @@ class World(Shop):
         try:
             result = chosen.execute_in_process(
                 instance=self.instance,
-                resources={"lake": Lake(root_uri=str(self.root), storage_options=LocalConfig(), spark=self.engine)},
+                resources={"lake": self.lake},
                 run_config={"ops": {op.name: {"config": settings}}},
             )
         except dg.DagsterError as error:
@@ -153,7 +151,7 @@ def test_a_day_that_was_held_is_mended_at_its_source_or_published_by_a_person(wo
         done = dg.materialize(
             [definition, publication_check(definition)],
             instance=world.instance,
-            resources={"io_manager": world.manager},
+            resources={"io_manager": world.manager, "lake": world.lake},
             partition_key=D1,
             raise_on_error=False,
         )
@@ -191,6 +189,52 @@ def test_what_is_published_or_held_survives_the_maintenance_and_so_does_a_rollba
         world.decide(ROLL_BACK)
     world.decide(PUBLISH, partition=D2)
     assert world.amounts() == [(D1, 5.0), (D1, 6.0), (D2, -2.0)]
+
+
+def test_a_foreign_vacuum_of_the_readers_table_removes_nothing_that_is_staged_or_published(world: World) -> None:
+    world.land({D1: [1.0], D2: [2.0]})
+    world.land({D1: [-1.0], D2: [3.0]})
+    vacuum_around(world, world.table.uri)
+    assert world.amounts() == [(D1, 1.0), (D2, 3.0)]
+    world.decide(PUBLISH)
+    world.decide(ROLL_BACK)
+    world.decide(ROLL_BACK, partition=D2)
+    assert world.amounts() == [(D1, 1.0), (D2, 2.0)], "also what was published before"
+
+
+@pytest.mark.red_check("is_published")
+def test_a_foreign_vacuum_of_the_stage_is_seen_by_the_check_and_mended_by_a_run(world: World) -> None:
+    """Nobody can refuse it: the stage is a table as any other, and what it no longer lists readers may be shown still."""
+
+    definition = world.orders({D1: [1.0]})
+    check = publication_check(definition)
+
+    def found() -> list[tuple[bool, Any]]:
+        return [(each.passed, each.metadata.get("files_gone")) for each in world.judged(check, definition, D1)]
+
+    world.land({D1: [1.0]})
+    vacuum_around(world, staging_of(world.table).uri)
+    assert found() == [(True, None)], "what is staged last is kept"
+
+    # A day that is staged again, by a run that died before its audits: readers are shown the one before it.
+    def die(_: str) -> None:
+        raise RuntimeError("killed")
+
+    with at("after_commit", die), pytest.raises(RuntimeError):
+        world.land({D1: [2.0]})
+    assert world.amounts() == [(D1, 1.0)]
+    vacuum_around(world, staging_of(world.table).uri)
+    assert found() == [(False, dg.IntMetadataValue(1))]
+    world.land({D1: [3.0]})
+    assert found() == [(True, None)]
+    assert world.amounts() == [(D1, 3.0)]
+
+
+def vacuum_around(world: World, uri: str) -> None:
+    """What a person does with plain Spark who wants the disk back at once."""
+    session = world.spark.newSession()
+    session.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    session.sql(f"VACUUM delta.`{uri}` RETAIN 0 HOURS")
 
 
 def test_of_two_publishers_one_takes_its_turn_after_the_other(world: World) -> None:

@@ -1,6 +1,5 @@
 """Dynamic Late Data Integrator: a materialisation tells which version of its inputs it was computed from, never a newer one."""
 
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -12,16 +11,10 @@ from pyspark.sql import DataFrame
 from de_resources.delta.read_versions import ReadVersions, version_read
 from de_resources.delta.table import Table
 from de_resources.delta.write.crash_points import at
-from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("dynamic_late_data_integrator")
 
 DAYS = dg.StaticPartitionsDefinition(["a", "b"])
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 def orders(shop: Shop) -> dg.AssetsDefinition:

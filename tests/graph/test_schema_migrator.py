@@ -27,7 +27,6 @@ from de_resources.migrations.dual_write import under_migration
 from de_resources.migrations.progress import Phase
 from de_resources.migrations.readers import ColumnReader, readers_of
 from de_resources.migrations.steps import Migrator, SidesDiffer, StillRead, WrongPhase
-from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("schema_migrator")
 
@@ -55,11 +54,6 @@ class OldViews(pa.DataFrameModel):
 
 
 OLD = f"{__name__}:OldViews"
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 def views(shop: Shop, column: str, *pages: str, contract: str | None = None, **metadata: Any) -> dg.AssetsDefinition:

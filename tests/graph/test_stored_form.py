@@ -23,7 +23,6 @@ from de_resources.delta.write.request import WriteRequest
 from de_resources.delta.write.stored_form import ConstraintsOnStoredForm, NotTheSameColumns, NoWayBack
 from de_resources.delta.write.writer import Writer
 from de_resources.proxy.io_manager import ProxyDeltaIOManager
-from de_resources.spark import SparkEngine
 
 pytestmark = [pytest.mark.pattern("merger"), pytest.mark.pattern("data_overwrite")]
 
@@ -45,11 +44,6 @@ class OwnColumnsOnly(Reader):
 
 
 DROPPED, NARROW = (f"{__name__}:{each.__name__}" for each in (Dropped, OwnColumnsOnly))
-
-
-@pytest.fixture
-def shop(engine: SparkEngine, lake: Path) -> Shop:
-    return Shop(engine, lake)
 
 
 @pytest.mark.parametrize("mode", ["overwrite", "append", "merge"])

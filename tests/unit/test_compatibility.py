@@ -125,6 +125,24 @@ def test_a_break_names_the_nested_field_and_the_rule() -> None:
     assert found.rule == "its type became integer, which does not hold every long that is there"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "mode", "sides"),
+    [
+        ("long", "integer", Mode.BACKWARD, "version 3 writes long, the contract reads integer"),
+        ("integer", "long", Mode.FORWARD, "the contract writes long, version 3 reads integer"),
+        (None, "long", Mode.BACKWARD, "version 3 writes no such field, the contract reads a required one"),
+        ("long", None, Mode.FORWARD, "the contract writes no such field, version 3 reads a required one"),
+    ],
+)
+def test_a_break_names_the_side_that_writes_and_the_side_that_reads(
+    old: str | None, new: str | None, mode: Mode, sides: str
+) -> None:
+    before, after = ({"id": ID} | ({"a": required(each)} if each else {}) for each in (old, new))
+    (found,) = breaks(after, {3: before}, mode)
+    assert str(found).startswith("`a`: ")
+    assert str(found).endswith(f"({sides})")
+
+
 class Sales(pa.DataFrameModel):
     """One row per sale."""
 

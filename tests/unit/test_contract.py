@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from de_resources.contract import AmbiguousRule, Contract
-from de_resources.contract.rules import UnknownRule
+from de_resources.contract.rules import Rule, UnknownRule
 from de_resources.delta.write.frames import counters
 from de_resources.sql.identifiers import UnquotableName
 
@@ -221,3 +221,19 @@ def test_a_column_whose_name_the_engine_would_change_is_refused() -> None:
 
     with pytest.raises(UnquotableName):
         Contract.of(Unquotable)
+
+
+@pytest.mark.pattern("constraints_enforcer")
+@pytest.mark.parametrize(
+    ("predicate", "columns"),
+    [
+        ("above <= at_least", ("above", "at_least")),
+        ("`above` <= 1 OR one_of = 'between below'", ("above", "one_of")),
+        ("holding.email = sized AND length(ending) > 1", ("holding", "ending", "sized")),
+        ("below(ABOVE) IS NOT NULL", ("above",)),
+    ],
+)
+def test_a_rule_on_rows_names_every_column_that_it_is_about(predicate: str, columns: tuple[str, ...]) -> None:
+    """Names in a text, of a field inside a column, and of a function are no columns."""
+    found = Rule("r", (), predicate).about(CONTRACT.column_names)
+    assert sorted(found) == sorted(columns)

@@ -82,6 +82,19 @@ def changed_partitions(log: TableLog, since: int = -1) -> ChangedPartitions:
     columns = log.partition_columns()
     if not columns:
         raise NoPartitions(log.table.table_uri)
+    return _changed(log, columns, since)
+
+
+def written_around(log: TableLog, since: int = -1) -> dict[Values, PartitionChange]:
+    """The partitions whose last change in the versions after `since` has no run's stamp: somebody wrote around the platform.
+
+    `()` stands for all of a table without partitions. What the log has forgotten is not told.
+    """
+    changed = _changed(log, log.partition_columns(), since).changed
+    return {values: c for values, c in changed.items() if not c.run and c.operation != LOG_GONE}
+
+
+def _changed(log: TableLog, columns: list[str], since: int) -> ChangedPartitions:
     names = log.stored_names()
     stored = [names[c] for c in columns]
     filesystem = filesystem_of(log.table)

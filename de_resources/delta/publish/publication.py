@@ -177,6 +177,15 @@ def publish(
     raise ConcurrentWrite(table.name, f"others committed {ATTEMPTS} times before it")
 
 
+def vanished(table: Table, slice_: Slice | None) -> int:
+    """How many of the files that readers see of a slice are not there any more."""
+    log = table.log()
+    if log is None:
+        return 0
+    found = filesystem_of(log.table).get_file_info(list(keys_of_files(log, slice_)))
+    return sum(f.type == FileType.NotFound for f in found)
+
+
 def require_publishable(table: Table, log: TableLog) -> None:
     """Raise `CannotPublish` for a table whose features make a file more than its rows."""
     protocol, properties = log.table.protocol(), log.table.metadata().configuration

@@ -17,6 +17,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from de_resources.delta.log.table_log import Commit
+from de_resources.delta.optional_columns import gain_optional_columns
 from de_resources.delta.publish.audits import Audit, audits_of
 from de_resources.delta.publish.judging import Judging, Staged, counters, sorted_out
 from de_resources.delta.publish.publication import (
@@ -129,6 +130,7 @@ def _require_plain(request: WriteRequest) -> None:
 def publishable(request: WriteRequest, by: Sequence[str]) -> WriteRequest:
     """The request with a frame of the declared columns, for a table that is there and in which slices of `by` can be shown.
 
+    Table and stage gain the optional columns that their contract has gained.
     Raises `NotAudited`, `SchemaMismatch`, `TableMissing`, `CannotPublish` and `NotBySlice`.
     """
     table, frame = request.table, request.frame
@@ -144,6 +146,9 @@ def publishable(request: WriteRequest, by: Sequence[str]) -> WriteRequest:
         raise TableMissing(table.name)
     require_publishable(table, log)
     require_stored_by(table, log, by)
+    # What is staged gains them first: of a death in between the next write finds a table that still lacks them.
+    for each in (staging_of(table, log.partition_columns()), table):
+        gain_optional_columns(request.session, each, table.contract)
     return replace(request, frame=match_schema(frame, table.name, table.read(request.session).schema))
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dagster_delta import WriteMode
-from pyspark.sql.types import StructType
 
+from de_resources.delta.asset_settings import MIGRATIONS
 from de_resources.delta.log import TableLog
 from de_resources.delta.maintenance.tombstones import Forgetting
+from de_resources.delta.optional_columns import gain_optional_columns
 from de_resources.delta.table import Table, Written
 from de_resources.delta.write import constraints
 from de_resources.delta.write import merge as merging
@@ -58,26 +59,24 @@ def _written(request: WriteRequest) -> Written:
 
 
 def _conformed(request: WriteRequest) -> WriteRequest:
+    """The frame as its contract and the table want it. The first write may lack both.
+
+    The table gains the optional columns that its contract has gained.
+    """
     if request.replaces_schema and request.mode in (WriteMode.append, WriteMode.merge):
         raise PermanentError(
             f"`{request.table.name}` has the mode `{request.mode.value}`, which cannot replace its schema."
         )
-    frame = request.frame
-    for declared in _declared(request):
-        frame = match_schema(frame, request.table.name, declared, allow_new=request.evolves)
-    return replace(request, frame=frame)
-
-
-def _declared(request: WriteRequest) -> Iterator[StructType]:
-    """What the frame has to look like: the contract, and the table as it is. The first write may lack both.
-
-    Delta alone would accept a frame without some of the table's columns and fill them with nulls.
-    """
-    table = request.table
+    table, frame = request.table, request.frame
     if table.contract is not None:
-        yield table.contract.struct_type()
+        frame = match_schema(frame, table.name, table.contract.struct_type(), allow_new=request.evolves)
     if not request.replaces_schema and table.log() is not None:
-        yield table.read(request.session).schema
+        if not request.evolves and not request.metadata.get(MIGRATIONS):
+            # A table that is migrated gains its columns in the step that a person takes.
+            gain_optional_columns(request.session, table, table.contract)
+        # Delta alone would accept a frame without some of the table's columns and fill them with nulls.
+        frame = match_schema(frame, table.name, table.read(request.session).schema, allow_new=request.evolves)
+    return replace(request, frame=frame)
 
 
 def _overwrite(request: WriteRequest) -> Written:
