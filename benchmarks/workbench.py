@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 import dagster as dg
+import yaml
 from dagster_delta import LocalConfig
 from pyspark.sql import SparkSession
 
@@ -93,10 +94,12 @@ class Workbench:
 
     @contextmanager
     def dagster(self, name: str) -> Iterator[dg.DagsterInstance]:
-        """An instance that keeps runs and events in SQLite on the disk, as a local installation does."""
+        """An instance that keeps runs and events on the disk where `dagster.yaml` says, as a local installation does."""
         folder = self.folder("instances") / name
         folder.mkdir(parents=True)
-        with dg.DagsterInstance.local_temp(str(folder), overrides={"telemetry": {"enabled": False}}) as instance:
+        configured = yaml.safe_load((PROJECT / "dagster.yaml").read_text())
+        overrides = {name: configured[name] for name in ("telemetry", "event_log_storage")}
+        with dg.DagsterInstance.local_temp(str(folder), overrides=overrides) as instance:
             yield instance
 
     def resources(self, name: str) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class SqliteEventLog(SqliteEventLogStorage):
     def _open(self, base_dir: str) -> None:
         super().__init__(base_dir, self._inst_data)
         # One that a thread may take again: what belongs to one event is stored under it.
-        self._db_lock = threading.RLock()
+        self._db_lock = threading.RLock()  # type: ignore[assignment]
 
     @classmethod
     def config_type(cls) -> dict[str, Any]:

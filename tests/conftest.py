@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from engines import INTERPRETED_PLANS, SHORT_LIVED_JAVA
 from hypothesis import HealthCheck, settings
+from instances import read_migrations_once
 from pyspark.sql import SparkSession
 
 from de_resources.spark import SparkEngine
@@ -45,6 +46,7 @@ def _own_home() -> Path:
 
 
 HOME = _own_home()
+read_migrations_once()
 
 
 def pytest_unconfigure() -> None:

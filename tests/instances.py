@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 
 import dagster as dg
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 
 CONFIGURATION = {
     "telemetry": {"enabled": False},
@@ -24,6 +26,23 @@ CONFIGURATION = {
     },
     "event_log_storage": {"module": "de_resources.event_log", "class": "SqliteEventLog", "config": {}},
 }
+
+
+def read_migrations_once() -> None:
+    """Alembic imports Dagster's migrations, ninety files, whenever a database is made: four fifths of an ephemeral instance.
+
+    They are the same for every database of a process. What is read holds no connection.
+    """
+    read = ScriptDirectory.from_config
+    kept: dict[tuple[str | None, str | None], ScriptDirectory] = {}
+
+    def read_once(config: Config) -> ScriptDirectory:
+        place = str(config.config_file_name), config.get_main_option("script_location")
+        if place not in kept:
+            kept[place] = read(config)
+        return kept[place]
+
+    ScriptDirectory.from_config = read_once  # type: ignore[method-assign]
 
 
 @cache

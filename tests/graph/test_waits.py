@@ -211,6 +211,13 @@ def test_a_look_at_many_days_asks_the_event_log_once_about_each_asset(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of these questions reads a row for every partition that the asset ever had."""
+    dg.materialize(
+        [raw, valid, adds_up],
+        instance=instance,
+        partition_key=KEYS[0],
+        tags={"wrong": KEYS[0]},
+        raise_on_error=False,
+    )
     storage, asked = instance.event_log_storage, Counter[str]()
     for question in (
         "get_latest_asset_partition_materialization_attempts_without_materializations",
@@ -223,13 +230,6 @@ def test_a_look_at_many_days_asks_the_event_log_once_about_each_asset(
             return getattr(type(storage), question)(storage, about, *more, **named)
 
         monkeypatch.setattr(storage, question, counted)
-    dg.materialize(
-        [raw, valid, adds_up],
-        instance=instance,
-        partition_key=KEYS[0],
-        tags={"wrong": KEYS[0]},
-        raise_on_error=False,
-    )
     found = [causes for _, _, causes in held(Waits(instance, [DEFS]))]
     assert len(found) == 2
     assert len(asked) > 3

@@ -134,3 +134,26 @@ def test_a_check_of_the_whole_asset_needs_no_partition_and_has_the_same_policy()
     assert (found.partition, found.passed, found.metadata["name"].value) == (None, True, "all_are_there")
     assert isinstance(check.node_def.retry_policy, TransientRetries)
     assert dict(next(iter(check.check_specs)).metadata or {}) == {"pattern/full_loader": True}
+
+
+def test_what_a_materialisation_said_is_read_once_for_all_checks_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is the newest is asked by each check, and by each run."""
+    it = Painted()
+    it.checks = [colour_check(it.asset, never="red", name=f"colour_{number}") for number in range(4)]
+    it.paint({"mon": "g", "tue": "r", "wed": "b"})
+    read: list[int] = []
+    fetch = dg.DagsterInstance.fetch_materializations
+
+    def counted(self: dg.DagsterInstance, *asked: Any, **more: Any) -> Any:
+        found = fetch(self, *asked, **more)
+        read.extend(record.storage_id for record in found.records)
+        return found
+
+    monkeypatch.setattr(dg.DagsterInstance, "fetch_materializations", counted)
+    assert [found.passed for found in it.judge("mon", "wed").get_asset_check_evaluations()] == [True, False, True] * 4
+    assert len(read) == len(set(read)) == 3
+    it.paint({"tue": "g"})
+    read.clear()
+    again = it.judge("mon", "wed").get_asset_check_evaluations()
+    assert [found.passed for found in again] == [True] * 12, "the newest counts"
+    assert len(read) == 3, "another run may be another process, or much later"
