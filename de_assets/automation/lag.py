@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -42,6 +43,11 @@ AT_MOST = "reads/at_most_minutes"
 _DAY = 24 * 60
 
 Assets = Sequence[dg.AssetsDefinition | dg.AssetSpec]
+
+
+def behind_at_most(minutes: int) -> dict[str, Any]:
+    """Metadata of a reader that promises another time than the usual one."""
+    return {AT_MOST: minutes}
 
 
 def lag_checks(assets: Assets) -> list[dg.AssetChecksDefinition]:

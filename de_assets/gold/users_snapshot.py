@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from de_assets.automation.conditions import computed_once
-from de_assets.automation.lag import AT_MOST
+from de_assets.automation.lag import behind_at_most
 from de_assets.contracts.users import UsersSnapshot
 from de_assets.dataset import dataset
 from de_assets.partitions import daily
@@ -32,7 +32,7 @@ from de_resources.spark import SparkEngine
         io_manager="proxy_io_manager",
         versions=ProxiedTable.VERSIONS,
         # A day is made when it is over, of all users: what comes then waits for the next one.
-        **{AT_MOST: 26 * 60},
+        **behind_at_most(minutes=26 * 60),
     ),
     ins={"users": dg.AssetIn(["silver", "users"])},
     partitions_def=daily,

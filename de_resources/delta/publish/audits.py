@@ -9,10 +9,9 @@ totals; where these do not answer, one grouped query over the staged slices does
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from operator import attrgetter
 from typing import Any, ClassVar
 
 from de_resources.contract import Contract
@@ -100,21 +99,20 @@ class Audit:
 
 @dataclass(frozen=True, kw_only=True)
 class InputFigure(Audit):
-    """How much of an input there is, by one figure of its log. A subclass says which one."""
+    """How much of an input there is, by one figure of its log: the one of `Stored` that a subclass names by `unit`."""
 
     table: str
     at_least: int = 1
     ratio: tuple[float, float] | None = None
 
     unit: ClassVar[str]
-    of: ClassVar[Callable[[Stored], int]]
 
     def before(self, subject: Subject) -> AuditFinding:
         """By the input's log. Of an input without one nobody knows, and that is no pass."""
         stored = subject.inputs.get(self.table)
         if stored is None:
             return self.finding(False, _UNTOLD)
-        return _volume(self, self.unit, type(self).of(stored), self.at_least, self.ratio, subject.last)
+        return _volume(self, self.unit, getattr(stored, self.unit), self.at_least, self.ratio, subject.last)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +120,6 @@ class InputRows(InputFigure):
     """An input has rows: at least so many, and by a ratio (lowest, highest) about as many as for the last published slice."""
 
     unit = "rows"
-    of = attrgetter("rows")
 
     @property
     def name(self) -> str:
@@ -138,7 +135,6 @@ class InputSize(InputFigure):
     """
 
     unit = "bytes"
-    of = attrgetter("bytes")
 
     @property
     def name(self) -> str:
