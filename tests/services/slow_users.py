@@ -45,7 +45,7 @@ def users(changes: DataFrame) -> DataFrame:
 
 
 defs = dg.Definitions(
-    assets=[users],
+    assets=[users, dg.AssetSpec(["bronze", "users_changes"])],
     resources={"spark": SparkEngine(), "io_manager": _io_manager()},
     executor=dg.in_process_executor,
 )
