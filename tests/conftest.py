@@ -90,10 +90,10 @@ def lake(tmp_path: Path) -> Path:
 def run_de(tmp_path: Path) -> Callable[..., str]:
     """Run the installed `de` in a home of its own and return what it printed; a failure fails the test with it."""
 
-    def run(*arguments: str, seconds: float = 540) -> str:
+    def run(*arguments: str) -> str:
         environment = {**os.environ, "DE_HOME": str(tmp_path / "home"), "COLUMNS": "240"}
         command = [str(Path(sys.executable).with_name("de")), *arguments]
-        done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=540)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
