@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.errors import PermanentError
-from de_resources.told import already_told, tell
+from de_resources.told import tell
 
 Stored = Callable[[DataFrame], DataFrame | ObservedFrame]
 """From the shared rows to what the IO manager of the output writes."""
@@ -48,17 +48,15 @@ def split(
 ) -> Iterator[dg.Output[Any]]:
     """Run the branches that the run asks for, by the names of their outputs, on rows that are read once for all of them.
 
-    Outputs of `beside` are yielded for what waits for them, such as checks; they have told of their materialisations before.
-    Raises what a branch has raised, a `PermanentError` first; the results of the other branches stay.
+    Outputs of `beside` are not yielded: they have told of their materialisations themselves. Raises what a branch has raised,
+    a `PermanentError` first; the results of the other branches stay.
     """
     chosen = context.op_execution_context.selected_output_names
     alone = len(chosen) == 1
     with _shared(rows, alone=alone) as frame, _running(context, frame, _of(beside, chosen)) as running:
         for name, branch in _of(stored, chosen).items():
             yield dg.Output(branch(frame), name)
-        errors = {name: future.exception() for name, future in running.items()}
-        yield from (already_told(name) for name, error in errors.items() if error is None)
-        _raise([*errors.values()])
+        _raise([future.exception() for future in running])
 
 
 def _of(branches: Mapping[str, Any], chosen: Set[str]) -> dict[str, Any]:
@@ -81,10 +79,10 @@ def _shared(rows: DataFrame, *, alone: bool) -> Iterator[DataFrame]:
 @contextmanager
 def _running(
     context: dg.AssetExecutionContext, frame: DataFrame, branches: Mapping[str, Beside]
-) -> Iterator[Mapping[str, Future[None]]]:
+) -> Iterator[Sequence[Future[None]]]:
     """The branches beside the step, until all have come to their end; also where the step itself fails meanwhile."""
     with ThreadPoolExecutor(max(len(branches), 1)) as pool:
-        yield {name: pool.submit(_run, context, name, branch, frame) for name, branch in branches.items()}
+        yield [pool.submit(_run, context, name, branch, frame) for name, branch in branches.items()]
 
 
 def _run(context: dg.AssetExecutionContext, name: str, branch: Beside, frame: DataFrame) -> None:

@@ -27,6 +27,6 @@ def tell(
     context.log_event(dg.AssetMaterialization(asset, metadata=metadata, partition=partition, tags=tags))
 
 
-def already_told(output: str = "result") -> dg.Output[None]:
+def already_told() -> dg.Output[None]:
     """The output (of `dg.Nothing`) of a step whose asset was told of: what waits for it goes on, and no event is recorded."""
-    return dg.Output(None, output, metadata={ALREADY_TOLD: True})
+    return dg.Output(None, metadata={ALREADY_TOLD: True})

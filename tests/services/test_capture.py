@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from hashlib import md5
 from itertools import count
 from random import Random
 from threading import Event, Thread
@@ -212,49 +211,6 @@ def test_rows_from_before_arrive_once_as_a_snapshot_and_changes_go_on_from_there
     world.execute("DELETE FROM {} WHERE id <= 101")
     world.wait()
     assert len(world.changes()) == 602
-
-
-def test_what_a_savepoint_took_back_never_arrives_and_keys_may_change_places(
-    world: World, relaying: Callable[[], None]
-) -> None:
-    prepare(PostgresDatabase(), world.source)
-    relaying()
-    world.execute(
-        "INSERT INTO {0} (id, name) VALUES (1, 'one'), (2, 'two'); SAVEPOINT before; INSERT INTO {0} (id) VALUES (3);"
-        "UPDATE {0} SET name = 'wrong'; DELETE FROM {0} WHERE id = 2; ROLLBACK TO before; INSERT INTO {0} (id) VALUES (4)"
-    )
-    world.execute(
-        "UPDATE {0} SET id = 0 WHERE id = 1; UPDATE {0} SET id = 1 WHERE id = 2; UPDATE {0} SET id = 2 WHERE id = 0"
-    )
-    world.wait()
-    assert {id_: row["name"] for id_, row in folded(world).items()} == {1: "two", 2: "one", 4: None}
-    assert {id_: row[1] for id_, row in table_rows(world).items()} == {1: "two", 2: "one", 4: None}
-    assert "wrong" not in {(change["after"] or {}).get("name") for change in world.changes()}
-
-
-def test_two_hundred_thousand_rows_of_one_transaction_are_captured_exactly(
-    world: World, relaying: Callable[[], None]
-) -> None:
-    """A transaction is held until it is complete, and handed on as one: none of its rows is lost, doubled or moved."""
-    rows = 200_000
-    prepare(PostgresDatabase(), world.source)
-    relaying()
-    world.execute("INSERT INTO {} (id, name, score) VALUES (0, 'before', -1)")
-    world.execute(
-        "INSERT INTO {} (id, name, score) SELECT n, md5(n::text), n / 2.0 FROM generate_series(1, %s) n", rows
-    )
-    world.execute("UPDATE {} SET name = 'after' WHERE id = 0")
-    wait_until_captured(PostgresDatabase(), world.source, 5 * CAPTURED)
-
-    first, *inserted, last = world.changes()
-    assert (first["op"], first["after"]["name"], last["op"], last["after"]["name"]) == ("c", "before", "u", "after")
-    assert [change["after"]["id"] for change in inserted] == [*range(1, rows + 1)]
-    assert {change["op"] for change in inserted} == {"c"}
-    assert len({change["source"]["commit_lsn"] for change in inserted}) == 1, "they are one transaction there as well"
-    for change in inserted:
-        n = change["after"]["id"]
-        assert change["after"]["name"] == md5(str(n).encode(), usedforsecurity=False).hexdigest()
-        assert change["after"]["score"] == n / 2
 
 
 def test_a_capture_goes_on_after_its_connection_broke_and_after_it_was_fenced(

@@ -18,8 +18,6 @@ pytestmark = [pytest.mark.services, pytest.mark.faults]
 DEVICES = {"assets": ["bronze/devices"]}
 BRONZE: dict[str, Any] = {"assets": ["bronze/visits", "bronze/visits_dead_letter"], "first": KEYS[0], "last": KEYS[0]}
 SLOW: dict[str, Any] = {"assets": ["scratch/slow"], "key": "a", "graph": "scratch_assets"}
-CHANGES: dict[str, Any] = {"assets": ["bronze/users_changes"]}
-USERS: dict[str, Any] = {"assets": ["silver/users"]}
 SECONDS = PATIENCE
 
 
@@ -84,33 +82,3 @@ def test_while_files_are_being_written(platform: Platform, lakehouse: Lakehouse)
     platform.up()
     lakehouse.run(SLOW).succeeded()
     assert len(lakehouse.rows("scratch/slow")) == 20_000
-
-
-@pytest.mark.pattern("merger")
-def test_while_users_are_being_merged(platform: Platform, lakehouse: Lakehouse) -> None:
-    """The engine dies inside of its MERGE: not before the statement, and not after the commit."""
-    server = platform.status("spark_connect").pid
-    assert server is not None
-    lakehouse.run(CHANGES).succeeded()
-    held = {"folder": str(lakehouse.folder), "me": "at_the_merge", "other": "merging", "table": "silver.users"}
-    slow = {**USERS, "graph": "slow_users"}
-    worker = lakehouse.start(slow, DEVICES, meet={"point": "before_commit", **held}, SCRATCH_BLOCK=lakehouse.folder)
-    wait_for(lakehouse.folder / "at_the_merge")
-    assert not (lakehouse.folder / "writing").exists()
-    (lakehouse.folder / "merging").touch()
-    wait_for(lakehouse.folder / "writing")
-    os.kill(server, signal.SIGKILL)
-    report = worker.end()
-    (lakehouse.folder / "release").touch()
-
-    _says_it_once(report, "EngineLost")
-    _refuses_a_second_engine(report)
-    assert not (lakehouse.root / "silver" / "users").exists() or not lakehouse.rows("silver/users")
-
-    platform.up()
-    for _ in range(2):  # and a run after it changes nothing
-        lakehouse.run(USERS).succeeded()
-        rows = {row[0]: row[1:] for row in platform.query("SELECT id, login, email, country FROM users")}
-        current = [row for row in lakehouse.rows("silver/users") if row["is_current"]]
-        assert {row["user_id"]: (row["login"], row["email"], row["country"]) for row in current} == rows
-        assert len(current) == len(rows) > 0

@@ -1,7 +1,8 @@
 """What lands beside what `de run` serves is in gold without a person: the calendar grows, and is left open in the end.
 
 A long proof (`make soak`): three logs land beside webserver and daemon, cut at hours that the seed draws, in the middle of
-days. Silver is compared line by line and the cube day by day with what plain Python makes of the lines.
+days. Silver is compared line by line and the cube day by day with what plain Python makes of the lines. A round took 24 minutes
+where eleven other programs worked on the same two cores.
 """
 
 from __future__ import annotations
