@@ -121,8 +121,8 @@ class InputFigure(Audit):
 class InputRows(InputFigure):
     """An input has rows: at least so many, and by a ratio (lowest, highest) about as many as for the last published slice."""
 
-    unit = "rows"
-    of = attrgetter("rows")
+    unit: ClassVar[str] = "rows"
+    of: ClassVar[Callable[[Stored], int]] = attrgetter("rows")
 
     @property
     def name(self) -> str:
@@ -137,8 +137,8 @@ class InputSize(InputFigure):
     Rows that came as often as ever, and empty, show here.
     """
 
-    unit = "bytes"
-    of = attrgetter("bytes")
+    unit: ClassVar[str] = "bytes"
+    of: ClassVar[Callable[[Stored], int]] = attrgetter("bytes")
 
     @property
     def name(self) -> str:
