@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pandera.pyspark as pa
@@ -21,7 +22,7 @@ from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("constraints_enforcer", "online_observer")
 
-PERSONAL = {"metadata": {"personal": True}}
+PERSONAL: dict[str, Any] = {"metadata": {"personal": True}}
 
 
 class People(pa.DataFrameModel):

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import ClassVar
 
 import dagster as dg
 import pyarrow
@@ -14,7 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 from test_silent_source import HOUR, MINUTE, NINE, Source
 from web_ui import until
 
-pytestmark = [pytest.mark.ui, pytest.mark.pattern("flow_interruption_detector")]
+# Nine runs of a fresh interpreter each: on a busy machine that is minutes.
+pytestmark = [pytest.mark.ui, pytest.mark.timeout(1500), pytest.mark.pattern("flow_interruption_detector")]
 
 LOCATION = Path(__file__).with_name("layered_location.py")
 LAYERS = {"rows_keep_coming": "metadata", "events_are_recent": "data", "files_keep_landing": "storage"}
@@ -24,8 +26,8 @@ SECONDS = 240.0
 class Readings(Source):
     """The source of `silent_location`, whose rows are in a table by hour and region as well."""
 
-    asset = dg.AssetKey(["bronze", "readings"])
-    location = LOCATION
+    asset: ClassVar[dg.AssetKey] = dg.AssetKey(["bronze", "readings"])
+    location: ClassVar[Path] = LOCATION
 
     @property
     def uri(self) -> str:
