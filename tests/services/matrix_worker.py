@@ -34,6 +34,7 @@ from warm_process import PRELOADED
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from instances import read_migrations_once
 from other_reader import rows_of
 from waiting import PATIENCE
 
@@ -343,6 +344,8 @@ def say(number: int, steps: Sequence[Step]) -> None:
 def main(work: dict[str, Any]) -> None:
     """Go through the phases, each a disturbance and the names of its steps (null: all), and print what each leaves."""
     first = datetime.fromisoformat(work["first"] + ":00:00+00:00")
+    read_migrations_once()
+    dg.DagsterInstance.ephemeral().dispose()  # reads them, before there are forks
     for module in PRELOADED:  # once, and not by every fork
         import_module(module)
     steps = plan(first, first + timedelta(hours=work["hours"]))
