@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 import pytest
 from instances import silent_instance
+from waiting import PATIENCE
 
 from de_assets.automation.alerting.alert import redacted
 from de_assets.automation.alerting.alerting import Alerting
@@ -35,7 +36,7 @@ days = dg.DailyPartitionsDefinition("2024-10-10", end_date="2024-10-14")
 def sales(context: dg.AssetExecutionContext) -> None:
     if "hangs" in context.run.tags:
         BEGUN.set()
-        RELEASED.wait(60)
+        RELEASED.wait(PATIENCE)
     if "away" in context.run.tags:
         raise ServiceUnavailable(context.run.tags["away"], "127.0.0.1:5432", "start it with `de up`")
     if "lost" in context.run.tags:
@@ -263,7 +264,7 @@ def test_a_step_that_hangs_is_an_alert_and_its_end_a_recovery(town: Town, log: L
         town.alerting = replace(town.alerting, promises={"gold/sales": Sla(takes_at_most=timedelta(microseconds=1))})
         run = threading.Thread(target=town.run, kwargs={"hangs": "1"})
         run.start()
-        assert BEGUN.wait(60)
+        assert BEGUN.wait(PATIENCE)
         for _ in range(2):
             town.tick()
         assert told(log) == [("opened", "step_overdue")]
@@ -273,7 +274,7 @@ def test_a_step_that_hangs_is_an_alert_and_its_end_a_recovery(town: Town, log: L
             town.tick()
         assert told(log) == [("opened", "step_overdue")], "a clock that was set back ends no step"
         RELEASED.set()
-        run.join(60)
+        run.join(PATIENCE)
         town.tick()
     assert told(log) == [("opened", "step_overdue"), ("recovered", "step_overdue")]
 

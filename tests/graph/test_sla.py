@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 from instances import silent_instance
+from waiting import PATIENCE
 
 from de_assets.automation.sla import sla_checks, watched
 from de_assets.catalogue import load_locations
@@ -138,11 +139,11 @@ def test_a_step_that_hangs_is_told_while_it_hangs(instance: dg.DagsterInstance) 
     @dg.asset(key=["gold", "stuck"])
     def stuck() -> None:
         begun.set()
-        released.wait(60)
+        released.wait(PATIENCE)
 
     run = threading.Thread(target=dg.materialize, args=([stuck],), kwargs={"instance": instance})
     run.start()
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE)
     promised = {"gold/stuck": Sla(takes_at_most=MINUTE)}
     now = datetime.now(UTC)
     young = overdue_steps(instance, now, promised)
@@ -152,7 +153,7 @@ def test_a_step_that_hangs_is_told_while_it_hangs(instance: dg.DagsterInstance) 
     set_back = overdue_steps(instance, now - timedelta(days=1), promised)
     unknown = overdue_steps(instance, now + 2 * MINUTE, {"gold/stuck": None})
     released.set()
-    run.join(60)
+    run.join(PATIENCE)
     assert (young, of_three, patient, set_back, unknown) == ([], [], [], [], [])
     (found,) = old
     assert (found.assets, found.limit, found.is_promised) == (("gold/stuck",), 60, True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
+from waiting import PATIENCE
 
 import de_assets.cli.patterns  # noqa: F401 - registers the command
 from de_assets import catalogue
@@ -42,7 +43,7 @@ def expected() -> list[dict[str, Any]]:
 def test_the_console_script_prints_the_whole_catalogue_as_json_and_nothing_else(expected: list[dict[str, Any]]) -> None:
     script = Path(sys.executable).with_name("de")
 
-    done = subprocess.run([script, "patterns", "--json"], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([script, "patterns", "--json"], capture_output=True, text=True, check=True, timeout=PATIENCE)
 
     assert json.loads(done.stdout) == expected
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 import dagster as dg
 import pytest
 from instances import silent_instance
+from waiting import PATIENCE
 
 from de_assets.filling import UnitOutcome, UpToDate, fill, units
 from de_assets.filling.keys import FillState
@@ -322,7 +323,7 @@ def test_what_one_location_writes_is_read_by_the_other_after_it(instance: dg.Dag
 
 def test_what_does_not_depend_on_each_other_runs_side_by_side() -> None:
     """Each waits for the other one; run one after the other, neither would end."""
-    meeting = threading.Barrier(2, timeout=60)
+    meeting = threading.Barrier(2, timeout=PATIENCE)
 
     def meets(name: str) -> dg.AssetsDefinition:
         @dg.asset(name=name)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 HEAVY = "dagster pyspark pandera pandas numpy pyarrow deltalake grpc confluent_kafka psycopg2 requests"
 SUPERVISION = "de_resources.local.services de_resources.local.supervision supervisor xmlrpc rich requests typer"
@@ -32,7 +33,7 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
 def test_every_command_explains_itself() -> None:
     """The lines of `de --help` come from the commands' own docstrings, although nothing heavy is loaded for them."""
     command = [str(Path(sys.executable).with_name("de")), "--help"]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
     for name in ("capture", "dlq", "doctor", "down", "jars", "logs", "patterns", "plan", "run", "seed", "status", "up"):
         assert any(f" {name} " in line and len(line.split()) > 4 for line in said.splitlines()), name
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import psutil
+from waiting import PATIENCE
 
 from de_resources.local.processes import MARKER, marked, memory_bytes, stop_all, works_in
 
@@ -64,6 +65,6 @@ def _start(program: str, home: Path) -> subprocess.Popen[str]:
 
 def _close(*processes: subprocess.Popen[str]) -> None:
     for process in processes:
-        process.wait(10)
+        process.wait(PATIENCE)
         if process.stdout:
             process.stdout.close()

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from waiting import PATIENCE
+
 PROGRAM = """
 import ctypes, os, subprocess, sys, threading, warnings
 from de_assets.cli.terminal import console
@@ -30,7 +32,7 @@ NOISE = ("a library prints", "a library warns", "a library in C complains", "a c
 def said(home: Path, *arguments: str) -> tuple[str, str, str]:
     environment = {**os.environ, "DE_HOME": str(home)}
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     return done.stdout, done.stderr, (home / "logs" / "de.log").read_text()
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import PATIENCE
 
 from de_resources.delivery.bin_pack_orderer import Patience
 from de_resources.delivery.errors import DeliveryStalled
@@ -145,7 +146,7 @@ def test_one_that_is_rejected_for_ever_stops_the_line(line: Line) -> None:
 
 
 def test_keys_do_not_wait_for_each_other_up_to_the_number_of_lanes() -> None:
-    meeting = Barrier(3, timeout=30)
+    meeting = Barrier(3, timeout=PATIENCE)
 
     def take(_record: OutgoingRecord) -> Answer:
         meeting.wait()  # passes only where three are under way at once

@@ -24,4 +24,4 @@ Path.{method} = counted
 def killed_at(method: str, calls: int, statement: str) -> int:
     """Run the statement in a process that kills itself before its n-th call of a method of `Path`; its exit status."""
     program = _PROGRAM.format(method=method, calls=calls, statement=statement)
-    return subprocess.run([sys.executable, "-c", program], env=os.environ, timeout=60).returncode
+    return subprocess.run([sys.executable, "-c", program], env=os.environ, timeout=180).returncode

@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 from psycopg2.extensions import connection as Connection
+from waiting import PATIENCE
 
 _SYSTEM_BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
@@ -30,7 +31,9 @@ def _binaries() -> Path:
 def _as_server(*command: str | Path) -> None:
     """Run a program of the server; it refuses to run as root, so root hands it to `nobody`."""
     user = "nobody" if os.geteuid() == 0 else None
-    subprocess.run(command, check=True, user=user, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=60)
+    subprocess.run(
+        command, check=True, user=user, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=PATIENCE
+    )
 
 
 @pytest.fixture(scope="session")

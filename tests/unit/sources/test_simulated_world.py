@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from waiting import PATIENCE
 
 from de_assets.sources.simulator import (
     World,
@@ -43,7 +44,9 @@ def test_another_process_makes_the_same_bytes() -> None:
 
     messages = visit_messages(WORLD, [DAY[9]], per_hour=500, irregularities=EVERYDAY)
     here = hashlib.sha256(b"".join(message.value for message in messages)).hexdigest()
-    there = subprocess.run([sys.executable, "-c", _DIGEST], check=True, capture_output=True, text=True, timeout=60)
+    there = subprocess.run(
+        [sys.executable, "-c", _DIGEST], check=True, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert there.stdout.strip() == here
 
 
