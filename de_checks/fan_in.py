@@ -1,11 +1,13 @@
 """Was everything there that a partition is made of? Guard of both fan-ins: it warns, and says what is missing."""
 
+from collections.abc import Mapping
+
 import dagster as dg
 
 from de_checks.factory import CheckRun, check_per_key, key_by_key
 from de_checks.per_key import Key, Materialized, Verdict
 from de_checks.subject import Subject
-from de_resources.fan_in import COMPLETENESS, MISSING
+from de_resources.fan_in import COMPLETENESS, LACKING, MISSING
 
 _NAMED = 5
 
@@ -13,9 +15,10 @@ _NAMED = 5
 def fan_in_check(
     asset: Subject, *, name: str = "inputs_are_complete", pattern: str = "unaligned_fan_in"
 ) -> dg.AssetChecksDefinition:
-    """A check of each partition by what its write has told (`FanIn.told`): a warning while an input is missing.
+    """A check of each partition by what its write has told (`FanIn.told`): a warning while an input is missing, or lacks some.
 
-    Reads nothing. Metadata: `completeness` and `missing_inputs`, each with why. A write that told nothing is an error.
+    Reads nothing. Metadata: `completeness`; `missing_inputs`, each with why; `approximate_inputs`, each with what it was made
+    without. A write that told nothing is an error.
     """
 
     def judge(_run: CheckRun, _key: Key, current: Materialized) -> Verdict:
@@ -23,14 +26,21 @@ def fan_in_check(
         if told is None:
             return Verdict(False, "The write did not say how complete its inputs were.")
         completeness, missing = float(told), dict(current.metadata.get(MISSING) or {})
-        figures = {COMPLETENESS: completeness, MISSING: dg.MetadataValue.json(missing)}
-        if not missing:
+        lacking = dict(current.metadata.get(LACKING) or {})
+        figures = {
+            COMPLETENESS: completeness,
+            MISSING: dg.MetadataValue.json(missing),
+            LACKING: dg.MetadataValue.json(lacking),
+        }
+        if not missing and not lacking:
             return Verdict(True, "Every input was there.", figures)
-        named = ", ".join(f"{key} ({why})" for key, why in list(missing.items())[:_NAMED])
-        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        said = [
+            *([f"Missing: {_named(missing)}."] if missing else []),
+            *(f"{key} was made without {_named(lacks)}." for key, lacks in list(lacking.items())[:_NAMED]),
+        ]
         return Verdict(
             False,
-            f"Approximate, of {completeness:.0%} of its inputs. Missing: {named}{more}. It is computed again when they come.",
+            f"Approximate, of {completeness:.0%} of its inputs. {' '.join(said)} It is computed again when they come.",
             figures,
             dg.AssetCheckSeverity.WARN,
         )
@@ -42,3 +52,8 @@ def fan_in_check(
         description="All partitions were there that the partition is made of; it is no approximation.",
         patterns=[pattern],
     )
+
+
+def _named(why: Mapping[str, str]) -> str:
+    more = f" and {len(why) - _NAMED} more" if len(why) > _NAMED else ""
+    return ", ".join(f"{key} ({reason})" for key, reason in list(why.items())[:_NAMED]) + more

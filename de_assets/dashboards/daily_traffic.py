@@ -14,8 +14,9 @@ from pydantic import Field
 
 from de_assets.dashboards import gold
 from de_assets.dashboards.report import html_of, markdown_plot_of, markdown_table_of
-from de_assets.dashboards.traffic import sessions_by_day, traffic_by_day
+from de_assets.dashboards.traffic import sessions_by_day, traffic_by_day, with_lacks
 from de_resources.delta.read_versions import versions_read
+from de_resources.fan_in import LACKING, lacking
 from de_resources.lineage.record import read_columns
 from de_resources.page_link import page_link
 from de_resources.retries import RETRY_TRANSIENT
@@ -58,9 +59,12 @@ def daily_traffic(
 ) -> dg.MaterializeResult:
     """Visits, visitors and sessions of the newest days, as a page with a chart and a table.
 
+    A day that its producer computed without some of its hours is marked, and the hours are named.
     Raises `GoldMissing` when a table it reads was never written.
     """
-    days = traffic_by_day(cube, sessions_by_day(sessions), DAYS)
+    found = traffic_by_day(cube, sessions_by_day(sessions), DAYS)
+    keys = [f"{each.day}" for each in found]
+    days = with_lacks(found, [lacking(context.instance, key, keys) for key in (gold.VISITS_CUBE_DAILY, gold.SESSIONS)])
     page = reports.publish("daily_traffic.html", html_of(days))
     return dg.MaterializeResult(
         metadata={
@@ -68,6 +72,7 @@ def daily_traffic(
             "plot": dg.MetadataValue.md(markdown_plot_of(days)),
             "table": dg.MetadataValue.md(markdown_table_of(days)),
             "days": len(days),
+            LACKING: dg.MetadataValue.json({f"{each.day}": dict(each.lacks) for each in days if each.lacks}),
             **read_columns({gold.VISITS_CUBE_DAILY: [*gold.CUBE_COLUMNS], gold.SESSIONS: [*gold.SESSIONS_COLUMNS]}),
             **versions_read(context),
             **({"newest_day": days[-1].day.isoformat()} if days else {}),

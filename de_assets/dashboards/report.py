@@ -10,6 +10,7 @@ from de_assets.dashboards.chart import ChartSeries, bar_and_line
 from de_assets.dashboards.traffic import Day
 
 _COLUMNS = ("Day", "Visits", "by robots", "Visitors", "Sessions", "Visits per session")
+_APPROXIMATE = "≈"
 _STYLE = (
     "body{font-family:sans-serif;max-width:880px;margin:2em auto;color:#222}table{border-collapse:collapse;width:100%}"
     "th,td{padding:.3em .6em;text-align:right;border-bottom:1px solid #ddd}"
@@ -33,12 +34,22 @@ def html_of(days: Sequence[Day]) -> str:
     """One self-contained page: no script, nothing fetched from elsewhere."""
     head = "".join(f"<th>{escape(name)}</th>" for name in _COLUMNS)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(d))}</tr>" for d in reversed(days))
+    notes = "".join(f"<p>{escape(note)}</p>" for note in notes_of(days))
     period = f"{days[0].day} to {days[-1].day}" if days else "no day yet"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Daily traffic</title>'
         f"<style>{_STYLE}</style></head><body><h1>Daily traffic</h1><p>{escape(period)}</p>{chart_of(days)}"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></body></html>\n"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}</body></html>\n"
     )
+
+
+def notes_of(days: Sequence[Day]) -> list[str]:
+    """A sentence for each day whose figures lack something, newest first: an approximation is not taken for the truth."""
+    return [
+        f"{_APPROXIMATE} {d.day}: computed without {', '.join(f'{key} ({why})' for key, why in d.lacks.items())}."
+        for d in reversed(days)
+        if d.lacks
+    ]
 
 
 def markdown_table_of(days: Sequence[Day]) -> str:
@@ -54,4 +65,5 @@ def markdown_plot_of(days: Sequence[Day]) -> str:
 
 def _cells(d: Day) -> tuple[str, ...]:
     ratio = f"{d.visits / d.sessions:.1f}" if d.sessions else "-"
-    return (d.day.isoformat(), f"{d.visits:,}", f"{d.bot_visits:,}", f"{d.users:,}", f"{d.sessions:,}", ratio)
+    day = f"{d.day.isoformat()} {_APPROXIMATE}" if d.lacks else d.day.isoformat()
+    return (day, f"{d.visits:,}", f"{d.bot_visits:,}", f"{d.users:,}", f"{d.sessions:,}", ratio)

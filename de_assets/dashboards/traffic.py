@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 import pyarrow as pa
@@ -25,6 +25,8 @@ class Day:
     users: int
     bot_visits: int
     sessions: int
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """Hours without which its figures were computed, and why."""
 
 
 def traffic_by_day(cube: pa.Table, sessions: Mapping[date, int], limit: int) -> list[Day]:
@@ -43,6 +45,12 @@ def traffic_by_day(cube: pa.Table, sessions: Mapping[date, int], limit: int) -> 
         )
         for row in rows
     ]
+
+
+def with_lacks(days: Iterable[Day], lacks: Iterable[Mapping[str, Mapping[str, str]]]) -> list[Day]:
+    """The days with what any of their sources has told that it lacks, by the key of the day's partition."""
+    sources = list(lacks)
+    return [replace(d, lacks={k: v for each in sources for k, v in each.get(f"{d.day}", {}).items()}) for d in days]
 
 
 def sessions_by_day(batches: Iterable[pa.RecordBatch]) -> Counter[date]:

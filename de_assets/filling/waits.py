@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import cast
+from typing import Any, cast
 
 import dagster as dg
 
 from de_assets.filling.units import Unit, units
 from de_resources.errors import PermanentError
-from de_resources.fan_in import MISSING
+from de_resources.fan_in import LACKING, MISSING
 from de_resources.gates import passed
 
 _RUNNING = {dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED}
@@ -131,6 +131,16 @@ class Waits:
                 for each in self._read(unit, key, parent, {partition})
             )
             yield from _merged(self._above(unit, key, {partition}, {each for each in read if each[1] not in missing}))
+        yield from _merged(self._lacking_above(unit, key, partition, told))
+
+    def _lacking_above(
+        self, unit: Unit, key: dg.AssetKey, partition: str, told: dg.AssetMaterialization | None
+    ) -> Iterator[Cause]:
+        """What those were done without of which it was made, and which are there."""
+        lacking = cast("Mapping[str, Any]", told.metadata[LACKING].value) if told and LACKING in told.metadata else {}
+        for parent in self._parents(unit, key) if lacking else ():
+            for each in sorted(self._read(unit, key, parent, {partition}) & lacking.keys()):
+                yield from self._done_without(self._units[parent], parent, each)
 
     def _parents(self, unit: Unit, key: dg.AssetKey) -> list[dg.AssetKey]:
         """What the asset reads of the locations."""

@@ -25,6 +25,7 @@ from de_assets.gold.sessions_pending import (
     left_by_day_before,
     require_day_before,
 )
+from de_assets.landed_visits import TO_SESSIONS, landed_visits_check
 from de_assets.partitions import daily, is_whole
 from de_assets.transforms.data_value.incremental_sessionizer import WINDOW, SessionWindows, closed_sessions
 from de_checks.contract import contract_check
@@ -78,6 +79,7 @@ checks = [
     contract_check(sessions),
     usual_figures_check(sessions, ["duration_seconds/median", "visits/median", "first_page/nulls"]),
     unique_key_check(sessions),
+    landed_visits_check(sessions, TO_SESSIONS),
     # A day of a small blog may be of any size, down to none: a change of magnitude is news, and no reason to stop. After a
     # working day a Saturday may be much quieter, and a Monday much louder than the Sunday before.
     volume_check(

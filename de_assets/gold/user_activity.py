@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from de_assets.automation.conditions import computed_once
 from de_assets.contracts.traffic import UserActivity
 from de_assets.dataset import dataset
+from de_assets.landed_visits import TO_ACTIVITY, landed_visits_check
 from de_assets.partitions import daily, day_before, hours_of_day
 from de_assets.transforms.idempotency.running_totals import add_to
 from de_checks.contract import contract_check
@@ -46,4 +47,9 @@ def user_activity(visits: DataFrame, before: DataFrame) -> DataFrame:
     return added.select(*Contract.of(UserActivity).column_names)
 
 
-checks = [contract_check(user_activity), unique_key_check(user_activity), replay_check(user_activity)]
+checks = [
+    contract_check(user_activity),
+    unique_key_check(user_activity),
+    replay_check(user_activity),
+    landed_visits_check(user_activity, TO_ACTIVITY),
+]

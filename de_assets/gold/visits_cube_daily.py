@@ -14,15 +14,14 @@ from pyspark.sql import functions as F
 from de_assets.automation.conditions import late_cascade
 from de_assets.contracts.traffic import VisitsCubeDaily
 from de_assets.dataset import dataset
-from de_assets.partitions import calendar_now, daily, hours_of_day
+from de_assets.landed_visits import TO_CUBE, landed_visits_check
+from de_assets.partitions import daily, hours_of_day
 from de_assets.transforms.data_value.distributed_aggregator import cube
-from de_assets.transforms.error_management.dynamic_late_data_integrator import FIRST_COPY, NOT_AHEAD, NOT_TOO_OLD
 from de_checks.contract import contract_check
 from de_checks.fan_in import fan_in_check
 from de_checks.freshness import completeness_check
 from de_checks.publication import publication_check
 from de_checks.quantile_audit import UsualQuantiles
-from de_checks.reconciliation import Rejoined, Step, Total, reconciliation_check
 from de_resources.delta.publish import InputRows, KeepsContract, ReconcilesWithInput, Rows
 from de_resources.observers.bounds import of_count
 from de_resources.retries import RETRY_TRANSIENT
@@ -45,22 +44,6 @@ AUDITS = [
     Rows(ratio=(0.2, 5.0), reaction="annotate"),
     # A day may have as many rows as ever, and in them other numbers.
     UsualQuantiles(column="visits", where="grouping = 0", by_chance=of_count, reaction="annotate"),
-]
-
-LANDED, LETTERS = dg.AssetKey(["bronze", "visits"]), dg.AssetKey(["bronze", "visits_dead_letter"])
-VALID, LATE = dg.AssetKey(["silver", "visits"]), dg.AssetKey(["silver", "visits_late"])
-ENRICHED, CUBE = dg.AssetKey(["silver", "visits_enriched"]), dg.AssetKey(["gold", "visits_cube_daily"])
-FROM_LANDING = [
-    # Every visit stays in the hour of its landing, or is set apart for it.
-    Step(LANDED, VALID, apart={"late": LATE}, removed={"duplicates": "first_copy"}),
-    # And what was set apart is in the hour of its event, or came too late for it, or again, or with a wrong clock.
-    Step(
-        VALID,
-        ENRICHED,
-        removed={"duplicates": FIRST_COPY, "too old": NOT_TOO_OLD, "ahead": NOT_AHEAD},
-        rejoined=[Rejoined(LATE, "event_hour", before="too old", after="ahead")],
-    ),
-    Step(ENRICHED, CUBE, total=Total("visits", where={"grouping": 7})),
 ]
 
 
@@ -97,5 +80,5 @@ checks = [
     contract_check(visits_cube_daily, blocking=False),
     fan_in_check(visits_cube_daily, pattern="aligned_fan_in"),
     completeness_check(visits_cube_daily, allowed_delay=timedelta(hours=2)),
-    reconciliation_check(visits_cube_daily, steps=FROM_LANDING, beside={"dead": LETTERS}, now=calendar_now),
+    landed_visits_check(visits_cube_daily, TO_CUBE),
 ]

@@ -17,6 +17,7 @@ from de_assets.transforms.data_value.mergeable_measures import STANDARD_ERROR
 from de_assets.transforms.data_value.weekly_cube import weekly_cube
 from de_checks.contract import contract_check
 from de_checks.estimate import Exact, estimate_check
+from de_checks.fan_in import fan_in_check
 from de_checks.keys import unique_key_check
 from de_checks.rollup import rollup_check
 from de_resources.retries import RETRY_TRANSIENT
@@ -34,7 +35,7 @@ OF_THE_WEEK = " AND ".join(
     retry_policy=RETRY_TRANSIENT,
     **dataset(
         VisitsCubeWeekly,
-        patterns=["distributed_aggregator"],
+        patterns=["distributed_aggregator", "aligned_fan_in"],
         partition="week_start",
         row_lineage={DAYS.to_user_string(): OF_THE_WEEK, SKETCHES.to_user_string(): OF_THE_WEEK},
     ),
@@ -54,6 +55,7 @@ def visits_cube_weekly(days: DataFrame, sketches: DataFrame) -> DataFrame:
 checks = [
     contract_check(visits_cube_weekly),
     unique_key_check(visits_cube_weekly),
+    fan_in_check(visits_cube_weekly, pattern="aligned_fan_in"),
     rollup_check(
         visits_cube_weekly, of=DAYS, by=("grouping", *DIMENSIONS), at="event_date", sums=("visits", "bot_visits")
     ),

@@ -23,6 +23,7 @@ from de_checks.keys import unique_key_check
 from de_resources.csv_files import CsvLake, metadata_of
 from de_resources.delta.slices import make_slice
 from de_resources.exclusive_choice import ExclusiveChoice, When
+from de_resources.gathering import completeness_of
 from de_resources.held_back import own_keys
 from de_resources.lake import Lake
 from de_resources.lineage.record import lineage_of_output
@@ -118,7 +119,8 @@ def write(
         done = files.write(frame, DAY, days, order=[PAGE], run=run.run_id, origin=origin_of(run))
     for day, file in done.items():
         about = {"writer": context.op_execution_context.op_def.name, "layout": ", ".join(layout)}
-        tell(context, KEY, day, {**lineage, **metadata_of(str(files.file(day)), file), **about}, file.sha256)
+        known = {**lineage, **metadata_of(str(files.file(day)), file), **completeness_of(context, day)}
+        tell(context, KEY, day, {**known, **about}, file.sha256)
     return list(done)
 
 

@@ -21,6 +21,7 @@ from de_checks.contract import contract_check
 from de_checks.shadow import Shadow, shadow_check
 from de_resources.contract import Contract
 from de_resources.csv_files import CsvFolders, metadata_of
+from de_resources.gathering import completeness_of
 from de_resources.held_back import own_keys
 from de_resources.lineage.record import lineage_of_output
 from de_resources.parallel_split import Branch, split
@@ -75,7 +76,10 @@ def write_csv(
     lineage = lineage_of_output(context, rows, CSV)
     with spark.watched():
         written = files.write(rows, DAY, own_keys(context), order=ORDER, run=run.run_id, origin=origin_of(run))
-    told = {key: {**lineage, **metadata_of(str(files.file(key)), file)} for key, file in written.items()}
+    told = {
+        key: {**lineage, **metadata_of(str(files.file(key)), file), **completeness_of(context, key)}
+        for key, file in written.items()
+    }
     return {key: Branch(told[key], file.sha256) for key, file in written.items()}
 
 

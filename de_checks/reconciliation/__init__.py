@@ -5,7 +5,7 @@ says that it set apart or removed: what is left over was lost, or counted twice.
 """
 
 from de_checks.reconciliation.check import reconciliation_check
-from de_checks.reconciliation.steps import NoChain, Rejoined, Step, Total
+from de_checks.reconciliation.steps import Carried, Growth, NoChain, Rejoined, Step, Total
 from de_checks.reconciliation.tables import NotByTime
 
-__all__ = ["NoChain", "NotByTime", "Rejoined", "Step", "Total", "reconciliation_check"]
+__all__ = ["Carried", "Growth", "NoChain", "NotByTime", "Rejoined", "Step", "Total", "reconciliation_check"]

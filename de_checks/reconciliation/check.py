@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 
 import dagster as dg
@@ -12,7 +12,7 @@ from de_checks.factory import CheckRun, check_of_asset
 from de_checks.freshness.clock import Clock, utc_now
 from de_checks.reconciliation.account import Account
 from de_checks.reconciliation.passage import Passage, told
-from de_checks.reconciliation.steps import Step, require_chain
+from de_checks.reconciliation.steps import Growth, Step, require_chain
 from de_checks.reconciliation.tables import Tables, by_day
 from de_checks.subject import Subject, spec_of
 from de_resources.compat.graph import whole_graph
@@ -35,7 +35,8 @@ def reconciliation_check(
     apart and is `rejoined` by a later step counts as landed on the day that it belongs to. A partition that does not come out
     even waits, where a source changed since it was computed or nobody has computed it; where its contract takes in what is
     late for no longer (`late_for`), that is too old; else its rows were lost, or counted twice, and the check fails. Looked
-    at are the newest `days` of the calendar. All tables have time partitions.
+    at are the newest `days` of the calendar, of a stateful table those of which its old versions can tell. All tables have
+    time partitions.
 
     Reads logs, the materialisations of what is removed by condition, and the columns of a `total`; no engine. A rerun judges
     what is there then. Metadata: `days`, a table; the totals of its columns; `left_over`, partition by partition, and
@@ -43,6 +44,7 @@ def reconciliation_check(
     """
     require_chain(spec_of(asset).key, steps)
     others = {step.of for step in steps} | {key for step in steps for key in step.apart.values()}
+    others |= {each.table for step in steps for each in step.carried.values()}
 
     def judge(run: CheckRun) -> dg.AssetCheckResult:
         tables = Tables(run.lake, whole_graph(run.context.op_execution_context.job_def))
@@ -87,12 +89,12 @@ def account_of(
     first, end = tables.calendar(landing)
     # A calendar of hours may begin in the middle of a day, whose partition of days begins at midnight.
     last_day = _midnight(end - timedelta(microseconds=1))
-    since = max(_midnight(first), last_day - timedelta(days=days - 1))
+    since = max(_midnight(first), last_day - timedelta(days=days - 1), *_known_from(tables, steps))
     # Who computed what is asked before the rows are counted: what is computed in between is found, not missed.
     before = tables.along(steps, since)
-    materialized = [told(step, tables, before, instance) for step in steps]
+    materialized = [told(step, tables, before, since, instance) for step in steps]
     rows = tables.along(steps, since)
-    passages = [Passage(step, tables, rows, newest) for step, newest in zip(steps, materialized, strict=True)]
+    passages = [Passage(step, tables, rows, since, newest) for step, newest in zip(steps, materialized, strict=True)]
     kinds: defaultdict[str, Counter[date]] = defaultdict(Counter)
     kinds |= {kind: by_day(tables.rows(key, since)) for kind, key in beside.items()}
     landed = sum(kinds.values(), by_day(rows[landing]))
@@ -103,11 +105,13 @@ def account_of(
                 kinds[kind] += by_day(rows[key])
         for kind, removed in passage.removed().items():
             kinds[kind] += _days(passage, removed)
+        for kind, net in passage.carried_on().items():
+            kinds[kind].update(_days(passage, net))
     for each in back:
         landed = _moved(landed, by_day(rows[each.table]), by_day(rows[each]))
-        for kind, outside in tables.outside(each, since).items():
-            kinds[kind].update(by_day(outside))
-            landed.update(by_day(outside))
+        for kind, left_out in tables.left_out(each, since).items():
+            kinds[kind].update(by_day(left_out))
+            landed.update(by_day(left_out))
     everything = by_day(tables.rows(landing, first)) if since > first else {}
     return Account(
         landed=landed,
@@ -117,6 +121,13 @@ def account_of(
         days_left_out=sum(day < since.date() for day in everything),
         missing=[k.to_user_string() for k in rows if isinstance(k, dg.AssetKey) and tables.log(k) is None],
     )
+
+
+def _known_from(tables: Tables, steps: Sequence[Step]) -> Iterator[datetime]:
+    """Where the partitions end of which a stateful table can no longer tell what they brought."""
+    for step in steps:
+        if isinstance(step.total, Growth):
+            yield from (start + tables.length(step.into) for start in tables.growth(step.into, step.total).unknown)
 
 
 def _midnight(at: datetime) -> datetime:

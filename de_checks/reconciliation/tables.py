@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import reduce
+from functools import cached_property, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pyarrow.dataset as ds
 
-from de_checks.reconciliation.steps import Rejoined, Step, Total
+from de_checks.reconciliation.growth import Grown, grown
+from de_checks.reconciliation.steps import Carried, Growth, Rejoined, Step, Total
 from de_resources.delta.log import TableLog
 from de_resources.delta.table import Table
 from de_resources.errors import PermanentError
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 Rows = Counter[datetime]
 """Rows by the start of the partition that holds them."""
 
-Counts = Mapping["dg.AssetKey | Rejoined", Rows]
+Part = dg.AssetKey | Rejoined | Carried
+Counts = Mapping[Part, Rows]
 """The rows of tables, and of those that belong to other partitions, by the start of these."""
 
 
@@ -60,19 +62,21 @@ class Tables:
 
         Where rows land is read last: who writes meanwhile is ahead of what is counted of him, and never behind.
         """
-        found: dict[dg.AssetKey | Rejoined, Rows] = {}
+        found: dict[Part, Rows] = {}
         for step in reversed(steps):
             found.setdefault(step.into, self.rows(step.into, since, step.total))
-            found |= {each: self.rows(each.table, since, by=each.column) for each in step.rejoined}
+            found |= {each: self.taken_in(each, since) for each in step.rejoined}
+            # What the first of the partitions begins with lies in the one before it.
+            before = since - self.length(step.into)
+            found |= {each: self.rows(each.table, before, Total(each.column)) for each in step.carried.values()}
             found |= {key: self.rows(key, since) for key in step.apart.values()}
         return found | {steps[0].of: self.rows(steps[0].of, since)}
 
-    def rows(self, key: dg.AssetKey, since: datetime, total: Total | None = None, *, by: str = "") -> Rows:
-        """Rows of the calendar from a moment on, counted by the statistics of the files; a total is read.
-
-        `by` another column than that of the partitions, by which the table is stored as well.
-        """
-        log, at = self.log(key), by or self.column(key)
+    def rows(self, key: dg.AssetKey, since: datetime, total: Total | Growth | None = None) -> Rows:
+        """Rows of the calendar from a moment on, counted by the statistics of the files; a total is read."""
+        if isinstance(total, Growth):
+            return Counter({start: rows for start, rows in self.growth(key, total).rows.items() if start >= since})
+        log, at = self.log(key), self.column(key)
         first, end = self.calendar(key)
         kept: Rows = Counter()
         if log is None:
@@ -83,20 +87,62 @@ class Tables:
                 kept[start] += rows
         return kept
 
-    def outside(self, each: Rejoined, since: datetime) -> Mapping[str, Rows]:
-        """Rows of times that the calendar does not have, by kind and by the partition that holds them."""
+    def taken_in(self, each: Rejoined, since: datetime) -> Rows:
+        """Rows that belong to the calendar from a moment on and are not refused, by where they belong."""
         first, end = self.calendar(each.table)
+        kept: Rows = Counter()
+        for landed, belongs, rows in self._by_both(each):
+            if max(first, since) <= belongs < end and not (each.refused and each.refused(landed, belongs)):
+                kept[belongs] += rows
+        return kept
+
+    def left_out(self, each: Rejoined, since: datetime) -> Mapping[str, Rows]:
+        """Rows that are taken in nowhere, by kind.
+
+        Those of times that the calendar does not have by the partition that holds them, refused ones by where they belong.
+        """
+        first, end = self.calendar(each.table)
+        found: defaultdict[str, Rows] = defaultdict(Counter, {each.before: Counter(), each.after: Counter()})
+        for landed, belongs, rows in self._by_both(each):
+            if first <= belongs < end:
+                kind = each.refused(landed, belongs) if each.refused and belongs >= since else None
+                if kind:
+                    found[kind][belongs] += rows
+            elif max(first, since) <= landed < end:
+                found[each.before if belongs < first else each.after][landed] += rows
+        return found
+
+    def _by_both(self, each: Rejoined) -> Iterator[tuple[datetime, datetime, int]]:
+        """Rows by the start of the partition that holds them, and by that of the one to which they belong."""
         log, kept = self.log(each.table), self.column(each.table)
-        found: dict[str, Rows] = {each.before: Counter(), each.after: Counter()}
         if log is None:
-            return found
+            return
         columns = log.partition_columns()
         for values, rows in log.rows_by_partition().items():
-            start, belongs = moment(values[columns.index(kept)]), moment(values[columns.index(each.column)])
-            if start is None or belongs is None or not max(first, since) <= start < end or first <= belongs < end:
-                continue
-            found[each.before if belongs < first else each.after][start] += rows
-        return found
+            landed, belongs = moment(values[columns.index(kept)]), moment(values[columns.index(each.column)])
+            if landed is not None and belongs is not None:
+                yield landed, belongs, rows
+
+    def growth(self, key: dg.AssetKey, total: Growth) -> Grown:
+        """What each partition of the calendar added to a stateful table."""
+        log = self.log(key)
+        if log is None:
+            return Grown()
+        partitions, (first, end) = self.partitions(key), self.calendar(key)
+
+        def start_of(partition: str) -> datetime | None:
+            start = partitions.time_window_for_partition_key(partition).start
+            return start if first <= start < end else None
+
+        known = self._grown
+        if (key, log.version) not in known:
+            known[key, log.version] = grown(log, key, total.column, start_of)
+        return known[key, log.version]
+
+    @cached_property
+    def _grown(self) -> dict[tuple[dg.AssetKey, int], Grown]:
+        """By table and version: each partition of a stateful table costs a look at an old version."""
+        return {}
 
     def column(self, key: dg.AssetKey) -> str:
         """The column that carries the partition."""
@@ -118,6 +164,11 @@ class Tables:
         first, last = partitions.get_first_partition_window(), partitions.get_last_partition_window()
         nothing = datetime.fromtimestamp(0, UTC)
         return (first.start, last.end) if first and last else (nothing, nothing)
+
+    def length(self, key: dg.AssetKey) -> timedelta:
+        """How long a partition is; nothing before the first one."""
+        window = self.partitions(key).get_first_partition_window()
+        return window.end - window.start if window else timedelta(0)
 
     def late_for(self, key: dg.AssetKey) -> timedelta | None:
         """How long after its time a partition takes in what comes late; None: nobody says."""

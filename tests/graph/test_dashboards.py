@@ -46,10 +46,12 @@ def write_gold(lake: Path) -> None:
     write_deltalake(str(lake / "gold" / "sessions"), sessions, partition_by=["event_date"])
 
 
-def draw(lake: Path, pages: Path) -> dg.ExecuteInProcessResult:
+def draw(lake: Path, pages: Path, instance: dg.DagsterInstance | None = None) -> dg.ExecuteInProcessResult:
     reader = GoldReader(root_uri=str(lake), storage_options=LocalConfig())
     return dg.materialize(
-        [*gold.tables, daily_traffic], resources={gold.READER: reader, "reports": ReportFolder(root=str(pages))}
+        [*gold.tables, daily_traffic],
+        resources={gold.READER: reader, "reports": ReportFolder(root=str(pages))},
+        instance=instance,
     )
 
 
@@ -66,6 +68,32 @@ def test_page_shows_what_gold_holds(lake: Path, tmp_path: Path) -> None:
     assert "<svg" in page
     assert metadata["plot"].value.startswith("![Daily traffic](data:image/svg+xml;base64,")
     assert [p.name for p in (tmp_path / "pages").iterdir()] == ["daily_traffic.html"]
+
+
+@pytest.mark.pattern("aligned_fan_in")
+def test_a_day_whose_figures_lack_an_hour_is_marked_on_the_page(lake: Path, tmp_path: Path) -> None:
+    write_gold(lake)
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def computed(key: dg.AssetKey, **missing: str) -> None:
+            told = {
+                "missing_inputs": dg.MetadataValue.json({f"2024-10-11-{h[1:]}:00": why for h, why in missing.items()})
+            }
+            instance.report_runless_asset_event(dg.AssetMaterialization(key, partition="2024-10-11", metadata=told))
+
+        computed(gold.VISITS_CUBE_DAILY, h07="refused by <b>")
+        computed(gold.SESSIONS)
+        result = draw(lake, tmp_path / "pages", instance)
+        metadata = result.asset_materializations_for_node("dashboards__daily_traffic")[0].metadata
+        assert metadata["approximate_inputs"].value == {"2024-10-11": {"2024-10-11-07:00": "refused by <b>"}}
+        assert "| 2024-10-11 ≈ | 200 |" in metadata["table"].value
+        page = (tmp_path / "pages" / "daily_traffic.html").read_text()
+        assert "<p>≈ 2024-10-11: computed without 2024-10-11-07:00 (refused by &lt;b&gt;).</p>" in page
+        assert "2024-10-10 ≈" not in page
+
+        computed(gold.VISITS_CUBE_DAILY)
+        draw(lake, tmp_path / "pages", instance)
+    assert "≈" not in (tmp_path / "pages" / "daily_traffic.html").read_text(), "the hour came, and the mark goes"
 
 
 def test_missing_gold_is_said_clearly(lake: Path, tmp_path: Path) -> None:

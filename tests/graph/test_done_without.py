@@ -11,16 +11,18 @@ from instances import silent_instance
 from de_assets.filling.waits import Cause, Reason, Waits
 from de_checks.fan_in import fan_in_check
 from de_checks.per_key import latest_materializations
-from de_resources.gathering import tell_completeness
-from de_resources.held_back import HELD, LEFT_OUT
+from de_resources.gathering import completeness_of, tell_completeness
+from de_resources.held_back import HELD, LEFT_OUT, own_keys
+from de_resources.told import already_told, tell
 
 pytestmark = pytest.mark.pattern("aligned_fan_in")
 
-BEGIN, END = datetime(2026, 1, 5), datetime(2026, 1, 7)
+BEGIN, END = datetime(2026, 1, 5), datetime(2026, 1, 8)
 hours = dg.HourlyPartitionsDefinition(BEGIN, end_date=END)
 days = dg.DailyPartitionsDefinition(BEGIN, end_date=END)
 KEYS = [f"{BEGIN + timedelta(hours=n):%Y-%m-%d-%H:%M}" for n in range(48)]
-FIRST, SECOND = "2026-01-05", "2026-01-06"
+THIRD = [f"{BEGIN + timedelta(hours=n):%Y-%m-%d-%H:%M}" for n in range(48, 72)]
+FIRST, SECOND, LAST = "2026-01-05", "2026-01-06", "2026-01-07"
 ONE_RUN = dg.BackfillPolicy.single_run()
 
 
@@ -75,10 +77,66 @@ def per_hour(sold: int) -> int:
     return 1
 
 
-complete = fan_in_check(per_day, pattern="aligned_fan_in")
-ALL = [sales, returned, per_day, balance, per_hour, adds_up, complete]
+@dg.asset(
+    key=["gold", "week"],
+    partitions_def=dg.WeeklyPartitionsDefinition(BEGIN, day_offset=1, end_date=BEGIN + timedelta(days=7)),
+    ins={"sold": dg.AssetIn(per_day.key, partition_mapping=dg.TimeWindowPartitionMapping(0, 0, True))},
+)
+def per_week(sold: int) -> int:
+    return 1
+
+
+@dg.asset(key=["gold", "copy"], partitions_def=days, ins={"sold": dg.AssetIn(per_day.key)}, backfill_policy=ONE_RUN)
+def copied(sold: int) -> int:
+    return 1
+
+
+def carried(name: str, **metadata: bool) -> dg.AssetsDefinition:
+    """A day of hours that goes on from the day before."""
+    key = dg.AssetKey(["gold", name])
+    before = dg.AssetIn(key, partition_mapping=dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1))
+
+    @dg.asset(
+        key=key,
+        partitions_def=days,
+        ins={"sold": dg.AssetIn(sales.key), "before": before},
+        metadata=metadata,
+        backfill_policy=ONE_RUN,
+    )
+    def going_on(sold: int, before: int) -> int:
+        return 1
+
+    return going_on
+
+
+@dg.op(out=dg.Out(dg.Nothing))
+def write_files(context: dg.AssetExecutionContext, sold: int) -> Iterator[dg.Output[None]]:
+    """A step that tells of each day itself."""
+    for key in own_keys(context):
+        tell(context, FILES, key, completeness_of(context, key))
+    yield already_told()
+
+
+FILES = dg.AssetKey(["serving", "files"])
+
+
+@dg.graph_asset(
+    key=FILES,
+    partitions_def=days,
+    ins={"sold": dg.AssetIn(sales.key)},
+    backfill_policy=ONE_RUN,
+    metadata={HELD: LEFT_OUT},
+)
+def files(sold):  # type: ignore[no-untyped-def]  # a place in a graph
+    return write_files(sold)
+
+
+still_open, so_far = carried("open"), carried("so_far", stateful=True)
+complete, whole = (fan_in_check(each, pattern="aligned_fan_in") for each in (per_day, per_week))
+ASSETS = [sales, returned, per_day, balance, per_hour, per_week, copied, files, still_open, so_far]
+ALL = [*ASSETS, adds_up, complete, whole]
 TABLES = {"io_manager": Tables()}
-DEFS = dg.Definitions(ALL[:5], asset_checks=[adds_up, complete], resources=TABLES)
+DEFS = dg.Definitions(ASSETS, asset_checks=[adds_up, complete, whole], resources=TABLES)
 
 
 @pytest.fixture
@@ -102,8 +160,8 @@ def told(instance: dg.DagsterInstance, asset: dg.AssetsDefinition, key: str) -> 
     return dict(latest_materializations(instance, asset.key, [key])[key].metadata)
 
 
-def verdict(instance: dg.DagsterInstance) -> tuple[bool, str]:
-    (record,) = instance.event_log_storage.get_asset_check_execution_history(next(iter(complete.check_keys)), limit=1)
+def verdict(instance: dg.DagsterInstance, check: dg.AssetChecksDefinition = complete) -> tuple[bool, str]:
+    (record,) = instance.event_log_storage.get_asset_check_execution_history(next(iter(check.check_keys)), limit=1)
     assert record.evaluation is not None
     return record.evaluation.passed, record.evaluation.severity.value
 
@@ -162,3 +220,75 @@ def test_what_gathers_nothing_says_nothing_of_it(instance: dg.DagsterInstance) -
     land(instance, sales, KEYS[0])
     compute(instance, per_hour, KEYS[0], KEYS[0])
     assert "completeness" not in told(instance, per_hour, KEYS[0])
+
+
+def test_a_week_and_a_copy_say_which_hour_a_day_of_theirs_was_computed_without(instance: dg.DagsterInstance) -> None:
+    land(instance, sales, *KEYS[:7], *KEYS[8:], *THIRD)
+    compute(instance, per_day, FIRST, LAST)
+    lacks = {FIRST: {KEYS[7]: "never computed"}}
+    for asset, key in ((per_week, FIRST), (copied, FIRST)):
+        compute(instance, asset, key, key)
+        made = told(instance, asset, key)
+        assert (made["approximate_inputs"], made["is_approximate"], made["missing_inputs"]) == (lacks, True, {})
+    assert verdict(instance, whole) == (False, "WARN")
+    assert [c.asset for c in Waits(instance, [DEFS]).causes("gold/week", FIRST)] == ["gold/sales", "silver/sales"]
+    compute(instance, copied, SECOND, SECOND)
+    assert "is_approximate" not in told(instance, copied, SECOND), "it has nothing to tell"
+
+    compute(instance, sales, KEYS[7], KEYS[7])
+    compute(instance, per_day, FIRST, FIRST)
+    for asset in (per_week, copied):
+        compute(instance, asset, FIRST, FIRST)
+    made = told(instance, per_week, FIRST)
+    assert (made["approximate_inputs"], made["is_approximate"]) == ({}, False)
+    assert verdict(instance, whole)[0]
+    assert "is_approximate" not in told(instance, copied, FIRST)
+    assert Waits(instance, [DEFS]).causes("gold/week", FIRST) == []
+
+
+def test_a_day_that_is_missing_is_not_said_to_lack_its_hours_as_well(instance: dg.DagsterInstance) -> None:
+    land(instance, sales, *KEYS[:24])
+    compute(instance, per_day, FIRST, FIRST)
+    compute(instance, per_week, FIRST, FIRST)
+    made = told(instance, per_week, FIRST)
+    assert made["missing_inputs"] == dict.fromkeys((SECOND, LAST), "never computed")
+    assert (made["approximate_inputs"], made["completeness"]) == ({}, 1 / 3)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in a range", "day by day"])
+def test_what_goes_on_from_the_day_before_says_what_that_lacked(
+    instance: dg.DagsterInstance, *, together: bool
+) -> None:
+    """A total lacks it for good; what is only carried over midnight, for one day."""
+    land(instance, sales, *KEYS[1:], *THIRD)
+    for asset in (still_open, so_far):
+        for first, last in [(FIRST, LAST)] if together else [(each, each) for each in (FIRST, SECOND, LAST)]:
+            compute(instance, asset, first, last)
+    hour = {KEYS[0]: "never computed"}
+    assert told(instance, still_open, FIRST)["missing_inputs"] == hour
+    for asset in (still_open, so_far):
+        assert told(instance, asset, SECOND)["approximate_inputs"] == {FIRST: hour}
+    assert told(instance, still_open, LAST)["approximate_inputs"] == {}
+    assert told(instance, so_far, LAST)["approximate_inputs"] == {SECOND: hour}
+
+
+def test_nothing_is_asked_of_what_can_lack_nothing(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(instance, sales, *KEYS[:24])
+    asked: list[dg.AssetKey] = []
+    monkeypatch.setattr("de_resources.gathering.lacking", lambda _, source, *__, **___: asked.append(source) or {})
+    compute(instance, per_hour, KEYS[0], KEYS[0])
+    compute(instance, per_day, FIRST, FIRST)
+    assert asked == []
+    compute(instance, per_week, FIRST, FIRST)
+    assert asked == [per_day.key]
+
+
+def test_a_step_that_tells_of_its_days_itself_tells_what_they_lack(instance: dg.DagsterInstance) -> None:
+    land(instance, sales, *KEYS[:7], *KEYS[8:])
+    compute(instance, files, FIRST, SECOND)
+    assert [told(instance, files, key)["missing_inputs"] for key in (FIRST, SECOND)] == [
+        {KEYS[7]: "never computed"},
+        {},
+    ]

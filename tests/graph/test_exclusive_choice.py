@@ -130,6 +130,20 @@ class World:
         events = [r.asset_materialization for r in records if r.asset_materialization]
         return sorted((str(e.partition), str(e.metadata["writer"].value)) for e in events)
 
+    def arrive(self, without: int) -> str:
+        """The instance knows of all hours of the three days but one, whose key is returned."""
+        hours = hourly.get_partition_keys()[:72]
+        for key in hours[:without] + hours[without + 1 :]:
+            self.instance.report_runless_asset_event(dg.AssetMaterialization(SOURCE, partition=key))
+        return hours[without]
+
+    def lacks(self) -> dict[str, list[str]]:
+        """The hours that the materialised days say that they lack."""
+        records = self.instance.fetch_materializations(KEY, limit=100).records
+        events = {str(r.partition_key): r.asset_materialization for r in records if r.asset_materialization}
+        missing: dict[str, Any] = {day: event.metadata["missing_inputs"].value for day, event in sorted(events.items())}
+        return {day: sorted(each) for day, each in missing.items()}
+
     @property
     def folder(self) -> Path:
         return self.root / "serving" / "page_counts"
@@ -187,8 +201,10 @@ def test_of_a_day_one_writer_runs_and_the_other_is_shown_as_skipped(
 
 
 def test_a_range_across_the_cut_over_takes_both_each_for_its_side(world: World) -> None:
+    missing = world.arrive(without=2)
     done = world.run(OLD, NEXT)
     assert done.success
+    assert world.lacks() == {OLD: [missing], NEW: [], NEXT: []}
     assert world.steps(done.run_id) == dict.fromkeys(["choose_writer", "legacy_writer", "new_writer", "written"], DONE)
     assert world.read() == BY_HAND
     assert world.told() == [(OLD, "legacy_writer"), (NEW, "new_writer"), (NEXT, "new_writer")]

@@ -5,6 +5,7 @@ The truth of each day is what was planted; the same check on the blog's own asse
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -16,10 +17,19 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from dagster_delta import LocalConfig
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from de_assets.contracts.traffic import VisitsCubeDaily
-from de_checks.reconciliation import NoChain, NotByTime, Step, Total, reconciliation_check
+from de_checks.reconciliation import (
+    Carried,
+    Growth,
+    NoChain,
+    NotByTime,
+    Rejoined,
+    Step,
+    Total,
+    reconciliation_check,
+)
 from de_resources.contract import Contract
 from de_resources.delta.metadata import FILTER_CONDITIONS
 from de_resources.delta.publish.writer import HELD, STATE
@@ -110,6 +120,11 @@ class World:
         done = defs.resolve_job_def("look").execute_in_process(instance=self.instance)
         (found,) = done.get_asset_check_evaluations()
         return found
+
+    def read(self, *keys: dg.AssetKey) -> dict[str, dict[str, Any]]:
+        """The versions that these tables have now, as a run tells them."""
+        tables = {key: DeltaTable(self.uri(key)) for key in keys}
+        return {f"shop.{k.path[-1]}": {"version": t.version(), "id": str(t.metadata().id)} for k, t in tables.items()}
 
     def uri(self, key: dg.AssetKey) -> str:
         return str(self.root.joinpath(*key.path))
@@ -282,3 +297,195 @@ def test_a_dataset_without_time_is_refused(world: World) -> None:
     defs = dg.Definitions(SPECS, asset_checks=[check], jobs=[job], resources={"lake": lake})
     with pytest.raises(NotByTime, match="shop/loose"):
         defs.resolve_job_def("look").execute_in_process(instance=world.instance)
+
+
+# What is carried on, what only grows, and what is refused by its moments: each of two days, written by hand.
+OVER, OPEN, TOTALS, LATER = (dg.AssetKey(["shop", name]) for name in ("over", "open", "totals", "later"))
+BY_DAY = [
+    *(dg.AssetSpec(key, partitions_def=DAYS, metadata={"partition_expr": "day"}) for key in (OVER, OPEN)),
+    dg.AssetSpec(TOTALS, partitions_def=DAYS),
+]
+BY_BOTH = dg.AssetSpec(LATER, partitions_def=HOURS, metadata={"partition_expr": "hour"})
+FIRST_DAY, SECOND_DAY = date(2024, 1, 1), date(2024, 1, 2)
+
+
+def judged(world: World, asset: dg.AssetSpec, steps: list[Step]) -> dg.AssetCheckEvaluation:
+    check = reconciliation_check(asset, steps=steps, now=lambda: SOON)
+    lake = Lake(root_uri=str(world.root), storage_options=LocalConfig(), spark=SparkEngine())
+    job = dg.define_asset_job("look", dg.AssetSelection.all_asset_checks())
+    specs = [SPECS[0], SPECS[2], *BY_DAY, BY_BOTH]
+    defs = dg.Definitions(specs, asset_checks=[check], jobs=[job], resources={"lake": lake})
+    (found,) = defs.resolve_job_def("look").execute_in_process(instance=world.instance).get_asset_check_evaluations()
+    return found
+
+
+def by_hand(world: World, key: dg.AssetKey, day: date, *visits: int, run: str = "") -> None:
+    """Rows of a day, each of which stands for so many."""
+    rows = pa.table({"day": [day] * len(visits), "visits": pa.array(visits, pa.int64())})
+    replaced = {"mode": "overwrite", "predicate": f"day = '{day}'"} if Path(world.uri(key)).exists() else {}
+    stamp = CommitProperties(custom_metadata={"userMetadata": json.dumps({"run": run})})
+    write_deltalake(world.uri(key), rows, partition_by=["day"], commit_properties=stamp, **replaced)  # type: ignore[call-overload]
+
+
+class TestCarried:
+    STEPS = (Step(LANDED, OVER, total=Total("visits"), carried={"open": Carried(OPEN, "visits")}),)
+
+    @pytest.fixture
+    def shop(self, tmp_path: Path) -> Iterator[World]:
+        """Five visits of a day, of which two are in a session that goes on; one more ends it the day after."""
+        with dg.DagsterInstance.ephemeral() as instance:
+            made = World(tmp_path, instance)
+            made.put(LANDED, 20, 5)
+            made.put(LANDED, 30, 1)
+            for key, first, second in ((OPEN, [2], []), (OVER, [1, 2], [3])):
+                by_hand(made, key, FIRST_DAY, *first)
+                by_hand(made, key, SECOND_DAY, *second)
+            for key in (OPEN, OVER):
+                for day in (FIRST_DAY, SECOND_DAY):
+                    made.ran(key, f"{day}", **{READ: made.read(LANDED, OPEN)})
+            yield made
+
+    def judge(self, shop: World) -> dg.AssetCheckEvaluation:
+        return judged(shop, BY_DAY[0], list(self.STEPS))
+
+    def test_what_is_open_at_midnight_counts_for_its_day_and_against_the_next(self, shop: World) -> None:
+        found = self.judge(shop)
+        assert found.passed, found.description
+        rest = dict.fromkeys(("waiting", "too old", "unexplained"), 0)
+        assert days(found) == {
+            "2024-01-01": {"landed": 5, "counted": 3, "open": 2, **rest},
+            "2024-01-02": {"landed": 1, "counted": 3, "open": -2, **rest},
+        }
+
+    def test_what_is_lost_at_midnight_is_missing_on_its_day_and_too_much_on_the_next(self, shop: World) -> None:
+        DeltaTable(shop.uri(OPEN)).update({"visits": "1"})
+        found = self.judge(shop)
+        # Somebody else's commit: the next day has not read it, and waits for it.
+        assert left_over(found) == [
+            ("shop/over", "2024-01-01", 1, "unexplained"),
+            ("shop/over", "2024-01-02", -1, "waiting"),
+        ]
+
+    def test_a_day_waits_that_was_computed_from_more_than_what_is_carried_knows(self, shop: World) -> None:
+        """A late visit, taken in by one of the two tables and not yet by the other."""
+        shop.put(LANDED, 20, 6)
+        by_hand(shop, OVER, FIRST_DAY, 1, 2)
+        shop.ran(OVER, f"{FIRST_DAY}", **{READ: shop.read(LANDED, OPEN)})
+        assert left_over(self.judge(shop)) == [("shop/over", "2024-01-01", 1, "waiting")]
+        by_hand(shop, OPEN, FIRST_DAY, 3)
+        shop.ran(OPEN, f"{FIRST_DAY}", **{READ: shop.read(LANDED, OPEN)})
+        assert left_over(self.judge(shop)) == [("shop/over", "2024-01-02", 1, "waiting")]
+
+    def test_a_run_over_both_days_is_not_behind_what_it_wrote_itself(self, shop: World) -> None:
+        """It wrote the first day after it had read what came before: the second day is as it should be, and has lost one."""
+        read = shop.read(LANDED, OPEN)
+        event = dg.AssetMaterialization(OPEN, partition=f"{SECOND_DAY}", metadata={READ: dg.MetadataValue.json(read)})
+        run = run_of(shop.instance, event)
+        by_hand(shop, OPEN, FIRST_DAY, 2, run=run)
+        by_hand(shop, OPEN, SECOND_DAY, run=run)
+        shop.ran(OVER, f"{SECOND_DAY}", **{READ: shop.read(LANDED, OPEN)})
+        by_hand(shop, OVER, SECOND_DAY, 2)
+        assert left_over(self.judge(shop)) == [("shop/over", "2024-01-02", 1, "unexplained")]
+
+
+def run_of(instance: dg.DagsterInstance, event: dg.AssetMaterialization) -> str:
+    """The id of a run that records the materialisation."""
+
+    @dg.op(out=dg.Out(dg.Nothing))
+    def tell(context) -> None:  # type: ignore[no-untyped-def]
+        context.log_event(event)
+
+    @dg.job
+    def telling() -> None:
+        tell()
+
+    return telling.execute_in_process(instance=instance).run_id
+
+
+class TestGrowth:
+    STEPS = (Step(LANDED, TOTALS, total=Growth("visits")),)
+
+    @pytest.fixture
+    def shop(self, tmp_path: Path) -> Iterator[World]:
+        """Two visitors, one of whom comes again."""
+        with dg.DagsterInstance.ephemeral() as instance:
+            made = World(tmp_path, instance)
+            made.put(LANDED, 20, 5)
+            made.put(LANDED, 30, 3)
+            self.merge(made, "2024-01-01", 4, 1)
+            self.merge(made, "2024-01-02", 6, 1, 1)
+            yield made
+
+    @staticmethod
+    def merge(shop: World, key: str, *visits: int, after: int | None = None, step: str = "merge") -> None:
+        """What a stateful merge leaves: all visitors so far, and a stamp that says which partition came in."""
+        table = DeltaTable(shop.uri(TOTALS)) if Path(shop.uri(TOTALS)).exists() else None
+        told = {"step": step, "after": table.version() if table and after is None else after, "replay": []}
+        if step == "restore":
+            told["replay"] = ["2024-01-02"]
+        stamp = {"writer": "shop/totals", "slice": key, "origin": f"run of {key}", "stateful": told}
+        properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(stamp)})
+        rows = pa.table({"user": [f"u{n}" for n in range(len(visits))], "visits": pa.array(visits, pa.int64())})
+        write_deltalake(shop.uri(TOTALS), rows, mode="overwrite", commit_properties=properties)
+        shop.ran(TOTALS, key, LANDED)
+
+    def judge(self, shop: World) -> dg.AssetCheckEvaluation:
+        return judged(shop, BY_DAY[2], list(self.STEPS))
+
+    def test_a_day_counts_by_how_much_the_totals_grew_with_it(self, shop: World) -> None:
+        found = self.judge(shop)
+        assert found.passed, found.description
+        assert {day: figures["counted"] for day, figures in days(found).items()} == {"2024-01-01": 5, "2024-01-02": 3}
+
+    def test_what_a_total_loses_is_missing_on_the_day_after_which_it_was_lost(self, shop: World) -> None:
+        DeltaTable(shop.uri(TOTALS)).delete("user = 'u2'")
+        found = self.judge(shop)
+        assert left_over(found) == [("shop/totals", "2024-01-02", 1, "unexplained")]
+
+    def test_of_days_whose_past_is_gone_nothing_is_said(self, shop: World) -> None:
+        (old,) = DeltaTable(shop.uri(TOTALS), version=0).file_uris()
+        Path(old.removeprefix("file://")).unlink()
+        shop.put(LANDED, 60, 2)
+        self.merge(shop, "2024-01-03", 6, 1, 2)
+        found = self.judge(shop)
+        assert left_over(found) == [("shop/totals", "2024-01-03", 1, "unexplained")]
+        assert found.metadata["days_left_out"].value == 2
+
+
+def nearly_a_day(landed: datetime, belongs: datetime) -> str | None:
+    return "ahead" if belongs > landed else "too old" if landed - belongs > timedelta(hours=20) else None
+
+
+class TestRefused:
+    STEPS = (
+        Step(LANDED, VALID, apart={"late": LATER}),
+        Step(
+            VALID,
+            OVER,
+            total=Total("visits"),
+            rejoined=[Rejoined(LATER, "belongs", before="too old", after="ahead", refused=nearly_a_day)],
+        ),
+    )
+
+    def test_what_the_moments_refuse_is_told_on_the_day_that_it_belongs_to(self, tmp_path: Path) -> None:
+        with dg.DagsterInstance.ephemeral() as instance:
+            shop = World(tmp_path, instance)
+            for hour, landed, valid in ((20, 5, 4), (30, 2, 0), (45, 2, 0)):
+                shop.put(LANDED, hour, landed)
+                shop.put(VALID, hour, valid)
+            # In time; too old, twice; ahead; of before all days.
+            moments = [(30, 20), (45, 20), (45, 20), (20, 30), (30, -2)]
+            times = {
+                name: pa.array([moment(each[n]) for each in moments], pa.timestamp("us", "UTC"))
+                for n, name in enumerate(("hour", "belongs"))
+            }
+            rows = pa.table({**times, "id": pa.array(range(len(moments)), pa.int64())})
+            write_deltalake(shop.uri(LATER), rows, partition_by=["hour", "belongs"])
+            by_hand(shop, OVER, FIRST_DAY, 5)
+            found = judged(shop, BY_DAY[0], list(self.STEPS))
+        assert found.passed, found.description
+        told = {day: {name: n for name, n in figures.items() if n} for day, figures in days(found).items()}
+        assert told == {
+            "2024-01-01": {"landed": 7, "counted": 5, "too old": 2},
+            "2024-01-02": {"landed": 2, "too old": 1, "ahead": 1},
+        }

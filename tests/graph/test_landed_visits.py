@@ -18,6 +18,7 @@ from de_assets.contracts.devices import Devices
 from de_assets.contracts.users import Users
 from de_assets.contracts.visits import BronzeVisits
 from de_assets.gold import visits_cube_daily
+from de_assets.landed_visits import LANDED, LETTERS
 from de_assets.partitions import daily, hourly
 from de_assets.silver.visits import valid_visits
 from de_assets.silver.visits_enriched import visits_enriched
@@ -33,8 +34,7 @@ TAKES = timedelta(hours=2)
 DAY = daily.get_partition_keys()[0]
 CUBE = visits_cube_daily.visits_cube_daily
 OUTSIDE = [
-    dg.AssetSpec(key, partitions_def=hourly, metadata={"partition_expr": "landing_hour"})
-    for key in (visits_cube_daily.LANDED, visits_cube_daily.LETTERS)
+    dg.AssetSpec(key, partitions_def=hourly, metadata={"partition_expr": "landing_hour"}) for key in (LANDED, LETTERS)
 ]
 LOOKED_UP = [
     dg.AssetSpec(["silver", name], metadata={"contract": Contract.of(model).path})

@@ -181,6 +181,9 @@ def world(engine: SparkEngine, tmp_path: Path) -> Iterator[World]:
 
 
 def test_both_branches_hold_the_day_and_a_rerun_the_same(world: World) -> None:
+    hours = hourly.get_partition_keys()[24:72]
+    for key in hours[1:]:
+        world.instance.report_runless_asset_event(dg.AssetMaterialization(SOURCE, partition=key))
     done = world.run(DAY, NEXT, BOTH)
     assert done.success
     assert world.told(CSV) == world.told(TABLE) == [DAY, NEXT]
@@ -197,6 +200,10 @@ def test_both_branches_hold_the_day_and_a_rerun_the_same(world: World) -> None:
         (DAY, True),
         (NEXT, True),
     ]
+    lacks = {(e.asset_key, e.partition): e.materialization.metadata for e in done.get_asset_materialization_events()}
+    for key in (CSV, TABLE):
+        told = [lacks[key, day]["missing_inputs"].value for day in (DAY, NEXT)]
+        assert told == [{hours[0]: "never computed"}, {}]
     (event,) = [e for e in done.get_asset_materialization_events() if (e.asset_key, e.partition) == (CSV, NEXT)]
     assert event.materialization.metadata["dagster/partition_row_count"].value == 6
     bytes_, rows = (world.root / "serving" / "visits_csv" / f"{DAY}.csv").read_bytes(), world.table()

@@ -1,0 +1,47 @@
+"""What becomes of the visits that land: the way from the landing to each answer, step by step.
+
+For `landed_rows_are_accounted_for`: what is left over of a step is lost, or counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from de_assets.partitions import calendar_now
+from de_assets.transforms.error_management.dynamic_late_data_integrator import FIRST_COPY, NOT_AHEAD, NOT_TOO_OLD
+from de_checks.reconciliation import Carried, Growth, Rejoined, Step, Total, reconciliation_check
+
+LANDED, LETTERS = dg.AssetKey(["bronze", "visits"]), dg.AssetKey(["bronze", "visits_dead_letter"])
+VALID, LATE = dg.AssetKey(["silver", "visits"]), dg.AssetKey(["silver", "visits_late"])
+ENRICHED = dg.AssetKey(["silver", "visits_enriched"])
+CUBE, ACTIVITY, SESSIONS, PENDING = (
+    dg.AssetKey(["gold", name]) for name in ("visits_cube_daily", "user_activity", "sessions", "sessions_pending")
+)
+DUPLICATES, TOO_OLD, AHEAD = "duplicates", "too old", "ahead"
+
+# Every visit stays in the hour of its landing, or is set apart for it.
+TO_VALID = Step(LANDED, VALID, apart={"late": LATE}, removed={DUPLICATES: "first_copy"})
+# And what was set apart is in the hour of its event, or came too late for it, or again, or with a wrong clock.
+TO_ENRICHED = Step(
+    VALID,
+    ENRICHED,
+    removed={DUPLICATES: FIRST_COPY, TOO_OLD: NOT_TOO_OLD, AHEAD: NOT_AHEAD},
+    rejoined=[Rejoined(LATE, "event_hour", before=TOO_OLD, after=AHEAD)],
+)
+
+
+TO_CUBE = [TO_VALID, TO_ENRICHED, Step(ENRICHED, CUBE, total=Total("visits", where={"grouping": 7}))]
+TO_SESSIONS = [
+    TO_VALID,
+    TO_ENRICHED,
+    # On the day on which the session is over; until then they are carried from day to day.
+    Step(ENRICHED, SESSIONS, total=Total("visits"), carried={"pending": Carried(PENDING, "visits")}),
+]
+TO_ACTIVITY = [TO_VALID, TO_ENRICHED, Step(ENRICHED, ACTIVITY, total=Growth("visits"))]
+
+
+def landed_visits_check(asset: dg.AssetsDefinition, steps: Sequence[Step]) -> dg.AssetChecksDefinition:
+    """`landed_rows_are_accounted_for` of an answer that is made of landed visits."""
+    return reconciliation_check(asset, steps=steps, beside={"dead": LETTERS}, now=calendar_now)
