@@ -119,7 +119,7 @@ def _same_length(
     """What each partition of the step reads of an input with the same ones: itself, or the one before."""
     reader = next(each for each in _assets(context) if context.asset_key in graph.get(each).parent_keys)
     mapping = graph.get_partition_mapping(reader, parent_asset_key=context.asset_key)
-    found = {}
+    found: dict[str, Sequence[str]] = {}
     for key in _keys(context):
         upstream = mapping.get_upstream_mapped_partitions_result_for_partitions(
             below.subset_with_partition_keys([key]), below, above

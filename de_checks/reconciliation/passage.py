@@ -124,8 +124,8 @@ def _uneven(step: Step, tables: Tables, rows: Counts, since: datetime) -> Counte
     units: Counter[str] = Counter()
     signs: list[tuple[Part, int]] = [(step.of, 1), (step.into, -1)]
     signs += [*((key, -1) for key in step.apart.values()), *((each, 1) for each in step.rejoined)]
-    for key, sign in signs:
-        for start, count in rows[key].items():
+    for part, sign in signs:
+        for start, count in rows[part].items():
             units[_unit(step, tables, start)] += sign * count
     for each in step.carried.values():
         for key, count in _carried(step, tables, rows[each], since):
