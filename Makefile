@@ -65,8 +65,8 @@ run: setup       ## Start services, feed them, materialise the graph, serve the 
 # Classic and Connect sessions do not live in one process, hence two calls.
 test: setup      ## Run the suite on WORKERS processes (one per core, 2 to 4); PATTERN=merger: what proves it; ALL=1: long proofs too
 	@rm -rf $(TIMINGS)
-	DE_TEST_TIMINGS=$(TIMINGS)/engine $(SUITE)/engine $(PARALLEL) $(CHOSEN) tests/unit tests/graph tests/faults $(MAY_BE_EMPTY)
-	DE_TEST_TIMINGS=$(TIMINGS)/services $(SUITE)/services -n $(SERVICE_WORKERS) $(GROUPED) $(CHOSEN) tests/services tests/ui $(MAY_BE_EMPTY)
+	DE_TEST_TIMINGS=$(TIMINGS)/engine $(SUITE)/engine $(PARALLEL) tests/unit tests/graph tests/faults -- $(CHOSEN) $(MAY_BE_EMPTY)
+	DE_TEST_TIMINGS=$(TIMINGS)/services $(SUITE)/services -n $(SERVICE_WORKERS) $(GROUPED) tests/services tests/ui -- $(CHOSEN) $(MAY_BE_EMPTY)
 	@$(BIN)/python tests/timings.py $(TIMINGS) .de/test-report
 	@cat $(CACHE)/*/UNSTEADY.txt 2> /dev/null | sed 's/^/unsteady: /' || true
 
