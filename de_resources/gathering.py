@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -95,11 +96,25 @@ def _inputs(
         told.carried, told.deep = parts, deep
         read = [part for part in read if part not in parts]
     lacks = lacking(step.instance, source, read, deep=deep) if read and _may_lack(graph, source) else {}
-    if below == above or not any(len(each) > 1 for each in parts.values()):
+    if not _gathers(below, above, parts):
         found = {key: FanIn().lacks(lacks, each) for key, each in parts.items()}
         return {key: own for key, own in found.items() if own.lacking}
     inputs = fan_in(step.instance, graph, source, read)
     return {key: inputs.of(each).lacks(lacks, each) for key, each in parts.items()}
+
+
+def _gathers(
+    below: dg.PartitionsDefinition[Any], above: dg.PartitionsDefinition[Any], parts: Mapping[str, Sequence[str]]
+) -> bool:
+    """Whether the step's partitions are longer than those of the input, however few of these the calendar has."""
+    key, part = next(((key, part) for key, each in parts.items() for part in each), ("", ""))
+    return bool(part) and _length(below, key) > _length(above, part)
+
+
+def _length(definition: dg.PartitionsDefinition[Any], key: str) -> timedelta:
+    assert isinstance(definition, dg.TimeWindowPartitionsDefinition)  # noqa: S101 - asked for those only
+    window = definition.time_window_for_partition_key(key)
+    return window.end - window.start
 
 
 def _may_lack(graph: AssetGraph, asset: dg.AssetKey, seen: frozenset[dg.AssetKey] = frozenset()) -> bool:

@@ -22,7 +22,7 @@ FAILED = 1
 """Pytest's status where tests have failed; any other one is no verdict on a test."""
 REPORT = "UNSTEADY.txt"
 # `--dist loadgroup` appends the group to the id of a test.
-_GROUP = re.compile(r"@[\w.-]+$")
+_GROUP = re.compile(r"@[^]@:/]+$")
 
 
 def failed_tests(cache: Path) -> list[str]:

@@ -292,3 +292,31 @@ def test_a_step_that_tells_of_its_days_itself_tells_what_they_lack(instance: dg.
         {KEYS[7]: "never computed"},
         {},
     ]
+
+
+def test_a_day_of_a_single_hour_says_that_it_has_all_of_it() -> None:
+    """As of a log that is an hour old, or a week that has begun today."""
+    one = dg.HourlyPartitionsDefinition(BEGIN, end_date=BEGIN + timedelta(hours=1))
+
+    @dg.asset(key=["silver", "first_hour"], partitions_def=one, backfill_policy=ONE_RUN)
+    def hour() -> int:
+        return 1
+
+    @dg.asset(
+        key=["gold", "first_day"],
+        partitions_def=dg.DailyPartitionsDefinition(BEGIN, end_date=BEGIN + timedelta(days=1)),
+        ins={"sold": dg.AssetIn(hour.key, partition_mapping=dg.TimeWindowPartitionMapping(0, 0, True))},
+    )
+    def day(sold: int) -> int:
+        return 1
+
+    judged = fan_in_check(day, pattern="aligned_fan_in")
+    with silent_instance() as instance:
+        for chosen, key in ((hour, KEYS[0]), (day, FIRST)):
+            run = dg.materialize(
+                [hour, day, judged], selection=[chosen], partition_key=key, instance=instance, resources=TABLES
+            )
+            assert run.success
+        (told,) = latest_materializations(instance, day.key, [FIRST]).values()
+    assert told.metadata["completeness"] == 1.0
+    assert [each.passed for each in run.get_asset_check_evaluations()] == [True]

@@ -29,27 +29,31 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("how", [["-p", "no:xdist"], ["-n", "2", "--dist", "loadgroup"]], ids=["one process", "groups"])
 @pytest.mark.parametrize(
     ("modules", "files", "status", "told"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
 def test_what_fails_is_run_once_more_alone(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    how: list[str],
-    modules: int,
-    files: dict[str, str],
-    status: int,
-    told: list[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modules: int, files: dict[str, str], status: int, told: list[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    assert run(tmp_path, monkeypatch, modules, files, "-p", "no:xdist") == (status, told)
+
+
+def test_what_was_distributed_by_groups_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = ("-n", "2", "--dist", "loadgroup")
+    assert run(tmp_path, monkeypatch, 1, {"a": ONCE, "b": PASSES}, *distributed) == (0, CASES[0][4])
+
+
+def run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, modules: int, files: dict[str, str], *how: str
+) -> tuple[int, list[str]]:
+    """The status of the part, and what it tells as unsteady."""
+    monkeypatch.chdir(folder)
     Path("pytest.ini").write_text("[pytest]\n")
     for name, text in files.items():
         Path(f"{name}.py").write_text(text)
-    cache = tmp_path / "cache"
-    assert unsteady.main(modules, cache, [*how, *(f"{name}.py" for name in files)], ["-q"]) == status
-    report = cache / unsteady.REPORT
-    assert (report.read_text().splitlines() if report.exists() else []) == told
+    status = unsteady.main(modules, folder / "cache", [*how, *(f"{name}.py" for name in files)], ["-q"])
+    report = folder / "cache" / unsteady.REPORT
+    return status, report.read_text().splitlines() if report.exists() else []
 
 
 def test_what_failed_an_earlier_time_is_not_taken_for_a_failure(
