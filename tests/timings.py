@@ -3,8 +3,8 @@
 Wall seconds, CPU seconds of the process and of all that it started, and how many virtual machines, interpreters and other
 programs it started itself. Services are no children of the process that starts them: they are known by a variable of their
 environment, and counted apart while they live; what one used after the last look before its death is lost.
-`python tests/timings.py FOLDER REPORT` adds the lines of all processes up, per module and per fixture: as `REPORT.md` for
-people, and as `REPORT.json` for the benchmarks.
+`python tests/timings.py FOLDER REPORT` adds the lines of all processes up, per module, per fixture and per pattern, and names
+the dearest tests: as `REPORT.md` for people, and as `REPORT.json` for the benchmarks.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ import pytest
 KINDS = ("JVM", "Python", "fork", "other")
 # Asking the system for all descendants takes longer than most tests.
 _SHORT = 0.2
+# CPU seconds that the tests of one pattern may take in `make test`, services included (docs/testing.md).
+PATTERN_BUDGET = 20.0
+_DEAREST = 60
 # In the environment of all that a process of the suite starts, services too: which process that is.
 _MARK = "DE_TEST_TIMINGS_OF"
 Process = tuple[int, float]
@@ -99,13 +102,21 @@ def _seconds_of_services() -> float:
     return spent
 
 
-def _write(kind: str, name: str, wall: float, cpu: float, services: float, started: Counter[str]) -> None:
+def _write(
+    kind: str,
+    name: str,
+    wall: float,
+    cpu: float,
+    services: float,
+    started: Counter[str],
+    patterns: Iterable[str] = (),
+) -> None:
     seconds = {"wall": round(wall, 3), "cpu": round(cpu, 3), "services": round(services, 3)}
-    line = {"kind": kind, "name": name, **seconds, "started": started}
+    line = {"kind": kind, "name": name, **seconds, "started": started, "patterns": sorted(patterns)}
     _state["file"].write(json.dumps(line) + "\n")
 
 
-def _measured(kind: str, name: str) -> Generator[None, Any, Any]:
+def _measured(kind: str, name: str, patterns: Iterable[str] = ()) -> Generator[None, Any, Any]:
     before, began = _started.copy(), time.monotonic()
     try:
         return (yield)
@@ -115,7 +126,7 @@ def _measured(kind: str, name: str) -> Generator[None, Any, Any]:
             now = _cpu_seconds()
             cpu, _state["cpu"] = max(now - _state["cpu"], 0.0), now
             services = _seconds_of_services()
-        _write(kind, name, wall, cpu, services, _started - before)
+        _write(kind, name, wall, cpu, services, _started - before, patterns)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -131,7 +142,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     """Time a test with its fixtures."""
     if not _state:
         return (yield)
-    return (yield from _measured("test", item.nodeid))
+    patterns = {str(name) for mark in item.iter_markers("pattern") for name in mark.args}
+    return (yield from _measured("test", item.nodeid, patterns))
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
@@ -161,18 +173,46 @@ def table(title: str, found: dict[str, Counter[str]]) -> Iterator[str]:
         yield f"| {name} | {values['n']} | {values['wall']:.1f} | {values['cpu']:.1f} | {values['services']:.1f} | {started} |"
 
 
+def seconds_of_patterns(tests: Iterable[dict[str, Any]]) -> dict[str, float]:
+    """CPU seconds per pattern, dearest first; a test that claims several counts for each with an equal share."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for line in tests:
+        for name in line["patterns"]:
+            found[name] += line["cpu"] / len(line["patterns"]) + line["services"] / len(line["patterns"])
+    return dict(sorted(found.items(), key=lambda pattern: -pattern[1]))
+
+
+def patterns_table(found: dict[str, float]) -> Iterator[str]:
+    """Markdown: what the tests of each pattern took, and whether that is within its budget."""
+    yield f"| pattern | CPU s, services included | of {PATTERN_BUDGET:.0f} |"
+    yield "|---|---|---|"
+    for name, seconds in found.items():
+        yield f"| {name} | {seconds:.1f} | {'missed' if seconds > PATTERN_BUDGET else 'held'} |"
+
+
+def dearest_table(tests: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Markdown: the tests that take the most CPU, which is where smaller ones are worth the most."""
+    yield "| dearest tests | wall s | CPU s | of services |"
+    yield "|---|---|---|---|"
+    for line in sorted(tests, key=lambda line: -line["cpu"] - line["services"])[:_DEAREST]:
+        yield f"| {line['name']} | {line['wall']:.1f} | {line['cpu']:.1f} | {line['services']:.1f} |"
+
+
 def main(folder: Path, report: Path) -> None:
     """Write both reports, and say the total."""
     lines = lines_of(folder)
     of_kind = {kind: [line for line in lines if line["kind"] == kind] for kind in ("session", "test", "fixture")}
     parts = {line["name"]: line["wall"] for line in of_kind["session"]}
     modules, fixtures = table("module", sums(of_kind["test"])), table("shared fixture", sums(of_kind["fixture"]))
-    report.with_suffix(".md").write_text("\n".join([*modules, "", *fixtures, ""]))
+    patterns, dearest = seconds_of_patterns(of_kind["test"]), dearest_table(of_kind["test"])
+    text = [*modules, "", *fixtures, "", *patterns_table(patterns), "", *dearest, ""]
+    report.with_suffix(".md").write_text("\n".join(text))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     summary = {
         "wall_seconds": round(sum(parts.values()), 1),
         "parts": parts,
         "tests": len(of_kind["test"]),
+        "patterns_over_budget": {name: round(cpu, 1) for name, cpu in patterns.items() if cpu > PATTERN_BUDGET},
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": commit.stdout.strip(),
     }
