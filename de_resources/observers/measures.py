@@ -47,9 +47,9 @@ QUANTILES, NOT_FINITE, TRUE, LONGEST = "quantiles", "not_finite", "true", "longe
 TOP = "top"
 _PRESENT, _FINITE, _NUMBER, _DAY, _MOMENT = "present", "finite", "number", "day", "moment"
 
-MOST_CLOSE_LOOKS = 6
-"""As many figures that are neither nulls nor bounds are measured where nobody says which columns matter: each costs about a
-third of what it costs to write a column."""
+MOST_CLOSE_LOOKS = 3
+"""As many figures that are neither nulls nor bounds are measured where nobody says which columns matter: each costs about 2.5 %
+of what it costs to write a table of 20 columns."""
 
 PROBABILITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Of the quantiles, in order."""
@@ -122,9 +122,23 @@ def looked_at_closely(fields: Sequence[StructField], contract: Contract | None) 
 
 
 def _close_looks(field_: StructField, contract: Contract | None) -> list[str]:
-    """The figures of a column that are neither nulls nor bounds, by the names of their measures."""
-    names = [measure.name for measure in _of_column(field_, contract, None, None, told=False)]
-    return [name for name in names if name not in (_PRESENT, _DAY, _MOMENT)]
+    """The figures of a column that are neither nulls nor bounds, by the names of their measures.
+
+    Known by the type alone: a column's expression costs a call of the engine for each of its parts, and this is asked of all.
+    """
+    name, type_ = field_.name, field_.dataType
+    if _is_key(name, contract):
+        return []
+    of_values = _look_at_values(type_) if may_show_values(name, contract) else []
+    return [*([DISTINCT] if _has_countable_values(type_) else []), *of_values]
+
+
+def _look_at_values(type_: DataType) -> list[str]:
+    if isinstance(type_, IntegralType | FractionalType):
+        return [_NUMBER]
+    if isinstance(type_, BooleanType):
+        return [TRUE]
+    return [LONGEST] if isinstance(type_, StringType | BinaryType | ArrayType | MapType) else []
 
 
 def sums_and_bounds_of(

@@ -30,6 +30,7 @@ from de_resources.observers.settings import NoSuchSetting
 
 pytestmark = pytest.mark.pattern("online_observer")
 
+CLOSELY = {"closely": ["pages", "share", "born", "day", "pay"]}
 KEY, DAY = "2024-01-01", date(2024, 1, 1)
 OBSERVER = "de_resources.observers.online:OnlineObserver"
 
@@ -220,6 +221,7 @@ def test_a_merge_tells_what_was_brought(shop: Shop) -> None:
         mode="merge",
         merge_order="seq",
         writer=OBSERVER,
+        observe={"closely": ["gone"]},
     )
     told = observed(shop, shop.run(merged))
     assert (told["rows"], told["seq/max"], told["gone/true"]) == (50, 49, 0)
@@ -336,7 +338,12 @@ MOMENTS = "| at | 1 |  | 2023-12-31 23:59:59 |  |  |  |  |  | 2024-01-02 03:04:0
     ids=["all", "none", "the first two", "chosen ones", "under other names"],
 )
 def test_the_figures_are_the_same_whatever_statistics_the_commit_has(shop: Shop, properties: Mapping[str, str]) -> None:
-    metadata: dict[str, Any] = {"contract": f"{__name__}:Visits", "writer": OBSERVER, "table_configuration": properties}
+    metadata: dict[str, Any] = {
+        "contract": f"{__name__}:Visits",
+        "writer": OBSERVER,
+        "observe": CLOSELY,
+        "table_configuration": properties,
+    }
     result = shop.run(asset("orders", lambda _: shop.frame(SEEN, VISITS), **metadata))
     table = shop.metadata(result, "orders")["observer/columns"]
     assert observed(shop, result) == TOLD
@@ -346,7 +353,7 @@ def test_the_figures_are_the_same_whatever_statistics_the_commit_has(shop: Shop,
 
 
 def test_rows_that_are_stored_in_another_form_are_told_as_they_were_meant(shop: Shop) -> None:
-    metadata: dict[str, Any] = {"contract": f"{__name__}:Visits", "writer": [TURNED, OBSERVER]}
+    metadata: dict[str, Any] = {"contract": f"{__name__}:Visits", "writer": [TURNED, OBSERVER], "observe": CLOSELY}
     result = shop.run(asset("orders", lambda _: shop.frame(SEEN, VISITS), **metadata))
     assert observed(shop, result) == TOLD
     assert BOUNDS in shop.metadata(result, "orders")["observer/columns"]
@@ -360,7 +367,9 @@ def test_what_the_commit_tells_is_not_measured_as_well(shop: Shop, monkeypatch: 
         "measures_of",
         lambda *a, **k: [m for m in watched(*a, **k) if not measured.append(f"{m.column}/{m.name}")],  # type: ignore[func-returns-value]
     )
-    definition = asset("orders", lambda _: shop.frame(SEEN, VISITS), contract=f"{__name__}:Visits", writer=OBSERVER)
+    definition = asset(
+        "orders", lambda _: shop.frame(SEEN, VISITS), contract=f"{__name__}:Visits", writer=OBSERVER, observe=CLOSELY
+    )
     shop.run(definition)
     assert sorted(measured) == [
         "/rows",
@@ -378,7 +387,9 @@ def test_statistics_of_other_rows_are_not_taken_for_those_of_the_write(
 ) -> None:
     """As where an engine writes without them: what they alone would tell is left out, and nothing is guessed."""
     monkeypatch.setattr(online, "told_by", lambda *_: None)
-    definition = asset("orders", lambda _: shop.frame(SEEN, VISITS), contract=f"{__name__}:Visits", writer=OBSERVER)
+    definition = asset(
+        "orders", lambda _: shop.frame(SEEN, VISITS), contract=f"{__name__}:Visits", writer=OBSERVER, observe=CLOSELY
+    )
     told = observed(shop, shop.run(definition))
     assert told["rows"] == 3
     assert not [name for name in told if name.endswith(("/nulls", "not_finite"))]
@@ -437,8 +448,9 @@ class TestClosely:
         return observed(shop, shop.run(asset("orders", lambda _: shop.frame(self.ROWS, self.SCHEMA), **metadata)))
 
     def test_where_nobody_says_the_first_numbers_are_looked_at(self, shop: Shop) -> None:
-        close = {"n1/distinct": 2, "n2/distinct": 3, "n3/distinct": 2, "n1/median": 3.0, "n2/median": 20.0}
-        assert self.told(shop) == {**self.BOUNDS, **close, "n3/median": 5.0}
+        """Three figures: those of the first whole number, and the quantiles of the first measurement."""
+        close = {"n1/distinct": 2, "n1/median": 3.0, "d1/median": 0.1, "d1/not_finite": 0}
+        assert self.told(shop) == {**self.BOUNDS, **close}
 
     def test_an_asset_says_which_matter(self, shop: Shop) -> None:
         close = {"d2/min": 7.0, "d2/max": 7.0, "d2/median": 7.0, "d2/not_finite": 1, "flag/true": 1}

@@ -6,6 +6,8 @@ earlier contract - is brought up to date by the next write. What the table has a
 A rule that rows of the table break cannot become a constraint: Delta refuses it. Such a rule is named with the number of
 these rows, and tried again after each write, so that a run that replaces them is all the repair that is needed.
 
+What the store holds is not counted a second time while rows are written: a write that ended has none that breaks it.
+
 What Delta cannot hold, keys and references, is checked: `de_checks/keys.py`.
 
 Source: pattern *Constraints Enforcer*; Delta's `ADD CONSTRAINT … CHECK`, for which other writers need writer version 3 and
@@ -15,14 +17,16 @@ readers nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from de_resources.contract import CONSTRAINT
 from de_resources.contract.rules import Rule
+from de_resources.delta.log import TableLog
 from de_resources.delta.table import CHECKS, Table
+from de_resources.delta.write import frames
 from de_resources.delta.write.lock import creation_lock
 from de_resources.delta.write.refusals import explained
 from de_resources.engine.errors import ENGINE_ERRORS, has_condition
@@ -55,8 +59,33 @@ def enforce(session: SparkSession, table: Table) -> dict[str, int]:
 
 def present_in(table: Table) -> dict[str, str]:
     """The constraints of the contract, present or past, that the table has: name and SQL."""
-    own = f"{CHECKS}{CONSTRAINT}"
-    return {name.removeprefix(CHECKS): sql for name, sql in table.properties_now().items() if name.startswith(own)}
+    return _present(table.log())
+
+
+def held(table: Table, log: TableLog | None) -> frozenset[str]:
+    """The rules that the store holds in the log's newest version; none of a table that is not `enforced`.
+
+    No row of that version breaks them: Delta looks at the rows that are there when a constraint is added, and at every row
+    that is written from then on.
+    """
+    if not table.enforced or log is None:
+        return frozenset()
+    present = _present(log)
+    return frozenset(rule.name for name, rule in _rules(table).items() if _same(present.get(name), rule.constraint))
+
+
+def with_held(table: Table, log: TableLog, counted: frames.Counters, left_out: Container[str]) -> frames.Counters:
+    """What a write has counted, and 0 for each rule that it left to the store.
+
+    Unknown where the store does not hold one of these any more: somebody took it away beside the write.
+    """
+    rows, violations = counted
+    if violations is None or table.contract is None:
+        return counted
+    still = held(table, log)
+    if any(rule.name in left_out and rule.name not in still for rule in table.contract.rules):
+        return rows, None
+    return rows, {rule.name: violations.get(rule.name, 0) for rule in table.contract.rules}
 
 
 def told(blocked: Mapping[str, int]) -> dict[str, str]:
@@ -66,10 +95,19 @@ def told(blocked: Mapping[str, int]) -> dict[str, str]:
 
 def _differs(table: Table) -> bool:
     """Whether there is a table, whose constraints are not those of its contract."""
-    if table.log() is None:
+    log = table.log()
+    if log is None:
         return False
-    declared, present = table.constraints(), present_in(table)
+    declared, present = table.constraints(), _present(log)
     return declared.keys() != present.keys() or not all(_same(declared[name], present[name]) for name in declared)
+
+
+def _present(log: TableLog | None) -> dict[str, str]:
+    own = f"{CHECKS}{CONSTRAINT}"
+    properties = log.table.metadata().configuration if log else {}
+    return {
+        name.removeprefix(CHECKS): sql for name, sql in properties.items() if name.startswith(own) and sql is not None
+    }
 
 
 def _same(one: str | None, other: str | None) -> bool:

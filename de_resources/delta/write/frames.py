@@ -5,7 +5,7 @@ Everything here is lazy. The guard and the counters ride on the write's own job,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -134,14 +134,16 @@ def offending(frame: DataFrame, slice_: Slice, hidden: frozenset[str], limit: in
     )
 
 
-def counted(frame: DataFrame, contract: Contract | None, observation: Observation) -> DataFrame:
-    """Count rows, and rows that break each rule, while the frame is written (Online Observer)."""
-    return frame.observe(observation, *counters(contract))
+def counted(
+    frame: DataFrame, contract: Contract | None, observation: Observation | str, left_out: Container[str] = ()
+) -> DataFrame:
+    """Count rows, and rows that break each rule, while the frame is written (Online Observer), but of the rules `left_out`."""
+    return frame.observe(observation, *counters(contract, left_out))
 
 
-def counters(contract: Contract | None) -> list[Column]:
+def counters(contract: Contract | None, left_out: Container[str] = ()) -> list[Column]:
     """The aggregates that count rows, and rows that break each rule."""
-    rules = contract.rules if contract else ()
+    rules = [rule for rule in contract.rules if rule.name not in left_out] if contract else []
     return [F.count(F.lit(1)).alias(ROWS), *(F.count(F.when(F.expr(r.violated), 1)).alias(r.name) for r in rules)]
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import CommitInfo, Table, Written
-from de_resources.delta.write import frames
+from de_resources.delta.write import constraints, frames
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.refusals import explained
 from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm
@@ -88,15 +88,18 @@ def _write(
     with explained(table):
         table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
     observation = Observation(f"write_{uuid4().hex}")
-    guarded = frames.counted(frames.guard(frame, slice_), table.contract, observation)
+    held = constraints.held(table, table.log())
+    guarded = frames.counted(frames.guard(frame, slice_), table.contract, observation, held)
     crash_point("before_commit", table.name)
     with explained(table, frame, slice_):
         form.encoded(guarded, table.name, slice_).write.format("delta").mode(mode).options(**options).save(table.uri)
     crash_point("after_commit", table.name)
-    return _confirmed(table, stamp, observation, time.monotonic() - started)
+    return _confirmed(table, stamp, observation, held, time.monotonic() - started)
 
 
-def _confirmed(table: Table, stamp: CommitInfo, observation: Observation, seconds: float) -> Written:
+def _confirmed(
+    table: Table, stamp: CommitInfo, observation: Observation, held: frozenset[str], seconds: float
+) -> Written:
     """Ask the log what happened: an engine that skipped a known transaction reports success as well."""
     log = table.log()
     if log is None:
@@ -108,5 +111,5 @@ def _confirmed(table: Table, stamp: CommitInfo, observation: Observation, second
         reason = f"this run had already committed the slice as version {version}; nothing was repeated"
         return Written(version, earlier, None, None, seconds, skipped=reason, repeated=True)
     # Only a write that ran has an observation; asking for it after a skipped one would wait for ever.
-    rows, violations = frames.observed(observation)
+    rows, violations = constraints.with_held(table, log, frames.observed(observation), held)
     return Written(commit.version, commit, rows, violations, seconds)

@@ -23,7 +23,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from de_resources.delta.log import Commit
 from de_resources.delta.table import CommitInfo, ObservedBatch, Table, Written
-from de_resources.delta.write import frames
+from de_resources.delta.write import constraints, frames
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.refusals import explained
 from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm
@@ -106,7 +106,8 @@ def run_available_now(
     crash_point("before_write", table.name)
     with explained(table):
         table.create_if_missing(session, frame.schema)
-    counted = frame.observe(_OBSERVATION, *frames.counters(table.contract))
+    held = constraints.held(table, table.log())
+    counted = frames.counted(frame, table.contract, _OBSERVATION, held)
     checkpoint = f"{table.uri}/{CHECKPOINT}"
     followed = identify(session, table.name, checkpoint, source) if source else {}
     crash_point("before_commit", table.name)
@@ -125,7 +126,7 @@ def run_available_now(
     with explained(table):
         await_end(query, table.name, checkpoint)
     crash_point("after_commit", table.name)
-    written = _written(table, stamp, before, query.recentProgress, time.monotonic() - started)
+    written = _written(table, stamp, before, query.recentProgress, held, time.monotonic() - started)
     return replace(written, details={**written.details, **followed})
 
 
@@ -183,7 +184,9 @@ def await_end(query: StreamingQuery, output: str, checkpoint: str) -> None:
             query.stop()
 
 
-def _written(table: Table, stamp: CommitInfo, before: int, progress: Sequence[Any], seconds: float) -> Written:
+def _written(
+    table: Table, stamp: CommitInfo, before: int, progress: Sequence[Any], held: frozenset[str], seconds: float
+) -> Written:
     # A stream with a state also has batches without input: time has come to what was waiting.
     batches = [p for p in progress if p.numInputRows or p.observedMetrics]
     log = table.log()
@@ -192,6 +195,8 @@ def _written(table: Table, stamp: CommitInfo, before: int, progress: Sequence[An
     if not batches and not commits:
         return Written(version, None, 0, None, seconds, skipped="nothing new at the source")
     rows, violations = _totals(batches) if len(batches) >= len(commits) else (None, None)
+    if log:
+        rows, violations = constraints.with_held(table, log, (rows, violations), held)
     positions: dict[str, str | int] = {"stream/batches": max(len(batches), len(commits))}
     if batches:
         positions |= {**batch_times(batches), **state_size(batches)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -15,12 +15,13 @@ from dagster_delta import WriteMode
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from other_reader import rows_of
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 
 from de_resources.contract import AmbiguousRule, Contract
 from de_resources.delta.maintenance.restore import restore
 from de_resources.delta.slices import make_slice
 from de_resources.delta.table import CommitInfo, Table
+from de_resources.delta.write import frames, overwrite
 from de_resources.delta.write.constraints import BLOCKED, present_in
 from de_resources.delta.write.modes import write_table
 from de_resources.delta.write.refusals import ContractBroken
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.pattern("constraints_enforcer")
 
 MakeTable = Callable[..., Table]
 MakeStamp = Callable[..., CommitInfo]
+COUNTERS = frames.counters
 CANARY = "canary.person@example.org"
 
 
@@ -246,3 +248,43 @@ def test_names_that_differ_in_case_are_one_for_a_store() -> None:
 
     with pytest.raises(AmbiguousRule, match="small"):
         Contract.of(Twice).constraints()
+
+
+def test_what_the_store_holds_is_not_counted_a_second_time(
+    monkeypatch: pytest.MonkeyPatch, orders: Table, write: Callable[..., Any]
+) -> None:
+    """A write that ended has no row that breaks it; the rule that cannot be a constraint yet is counted as ever."""
+    looked: list[set[str]] = []
+
+    def counters(contract: Contract | None, left_out: Container[str] = ()) -> list[Column]:
+        found = COUNTERS(contract, left_out)
+        looked.append({rule.name for rule in contract.rules if rule.name not in left_out} if contract else set())
+        assert len(found) == 1 + len(looked[-1]), "rows, and these rules"
+        return found
+
+    monkeypatch.setattr(frames, "counters", counters)
+    assert write(orders, GOOD).violations == dict.fromkeys(BAD, 0)
+    assert looked == [set()]
+    other = date(2024, 1, 3)
+    write(replace(orders, enforced=False), (9, 60, CANARY, PAID, other), slice=make_slice([str(other)], None, "day"))
+    cheap = replace(orders, contract=Contract.of(Cheap))
+    looked.clear()
+    written = write(cheap, GOOD, (2, 70, CANARY, PAID, DAY))
+    assert looked == [{"amount_less_than_or_equal_to"}], "a row of another day breaks it, so that it is no constraint"
+    assert {rule: rows for rule, rows in written.violations.items() if rows} == {"amount_less_than_or_equal_to": 1}
+
+
+@pytest.mark.parametrize("mode", [WriteMode.overwrite, WriteMode.append])
+def test_of_a_constraint_that_somebody_takes_away_meanwhile_nothing_is_claimed(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, orders: Table, write: Callable[..., Any], mode: WriteMode
+) -> None:
+    write(orders, GOOD)
+
+    def drop(moment: str, _: str) -> None:
+        if moment == "before_commit":
+            spark.sql(f"ALTER TABLE {orders.sql} DROP CONSTRAINT contract_email_str_length")
+
+    monkeypatch.setattr(overwrite, "crash_point", drop)
+    written = write(orders, GOOD, (2, 7, "x", PAID, DAY), mode=mode)
+    assert written.rows == 2
+    assert written.violations is None, "the row that breaks it is in the table"
