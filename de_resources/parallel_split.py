@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 
 from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.errors import PermanentError
-from de_resources.told import tell
+from de_resources.told import already_told, tell
 
 Stored = Callable[[DataFrame], DataFrame | ObservedFrame]
 """From the shared rows to what the IO manager of the output writes."""
@@ -48,15 +48,18 @@ def split(
 ) -> Iterator[dg.Output[Any]]:
     """Run the branches that the run asks for, by the names of their outputs, on rows that are read once for all of them.
 
-    Outputs of `beside` are not yielded: they have told of their materialisations themselves. Raises what a branch has raised,
-    a `PermanentError` first; the results of the other branches stay.
+    Branches of `beside` have told of their materialisations themselves. Where such an output is declared to be `dg.Nothing`, it
+    comes last, for what waits for it: the checks of its asset. Raises what a branch has raised, a `PermanentError` first; the
+    results of the other branches stay.
     """
     chosen = context.op_execution_context.selected_output_names
-    alone = len(chosen) == 1
-    with _shared(rows, alone=alone) as frame, _running(context, frame, _of(beside, chosen)) as running:
+    alone, aside = len(chosen) == 1, _of(beside, chosen)
+    with _shared(rows, alone=alone) as frame, _running(context, frame, aside) as running:
         for name, branch in _of(stored, chosen).items():
             yield dg.Output(branch(frame), name)
         _raise([future.exception() for future in running])
+    declared = context.op_execution_context.op_def.output_dict
+    yield from (already_told(name) for name in aside if declared[name].dagster_type.is_nothing)
 
 
 def _of(branches: Mapping[str, Any], chosen: Set[str]) -> dict[str, Any]:

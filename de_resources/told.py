@@ -14,6 +14,9 @@ import dagster as dg
 
 from de_resources.compat.asset_events import ALREADY_TOLD
 
+DEFAULT_OUTPUT = "result"
+"""The name of a step's output that has no other one."""
+
 
 def tell(
     context: dg.AssetExecutionContext,
@@ -27,6 +30,6 @@ def tell(
     context.log_event(dg.AssetMaterialization(asset, metadata=metadata, partition=partition, tags=tags))
 
 
-def already_told() -> dg.Output[None]:
+def already_told(output: str | None = None) -> dg.Output[None]:
     """The output (of `dg.Nothing`) of a step whose asset was told of: what waits for it goes on, and no event is recorded."""
-    return dg.Output(None, metadata={ALREADY_TOLD: True})
+    return dg.Output(None, output or DEFAULT_OUTPUT, metadata={ALREADY_TOLD: True})

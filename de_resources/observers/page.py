@@ -29,7 +29,7 @@ from de_resources.observers.measures import (
     may_show_values,
 )
 from de_resources.observers.memory import Memory
-from de_resources.observers.profile import HistoryPoint
+from de_resources.observers.profile import MOST_PROFILED, HistoryPoint
 from de_resources.pages import plots, theme
 from de_resources.pages.plots import Mark
 from de_resources.pages.words import short, text
@@ -118,8 +118,11 @@ def _sections(dataset: ProfiledDataset, memory: Memory, judgement: Judgement, ke
     for column in shown:
         yield _column(column, dataset, memory, judgement, keys)
     yield "</div>"
-    if len(dataset.types) > len(shown):
-        yield f"<p>{len(dataset.types) - len(shown):,} more columns are measured and not shown.</p>"
+    measured = min(len(dataset.types), MOST_PROFILED)
+    if measured > len(shown):
+        yield f"<p>{measured - len(shown):,} more columns are measured and not shown.</p>"
+    if len(dataset.types) > measured:
+        yield f"<p>The last {len(dataset.types) - measured:,} columns of the table are not measured.</p>"
     yield f'<p class="soft">{_EXPLAINED}</p>'
 
 

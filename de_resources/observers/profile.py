@@ -2,7 +2,7 @@
 
 A table that is stored by partition has a point for each partition, another one a point for each version. Only partitions
 that changed since the last look are read, each column once: more columns than `COLUMNS_PER_PASS` are read in several
-passes of different columns.
+passes of different columns. Of more than `MOST_PROFILED` columns the first ones are looked at.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from de_resources.sql.balanced import balanced
 from de_resources.sql.identifiers import identifier
 
 COLUMNS_PER_PASS = 200
+MOST_PROFILED = 2_000
+"""As many columns are measured, which takes half a minute; of a wider table the page says how many are not."""
 MOST_FIGURES = 200_000
 """As many figures come back from one look. Of a table with more, the newest partitions are looked at."""
 TOP_VALUES = 5
@@ -102,7 +104,8 @@ def _text(field_: StructField) -> Column:
 def _looked_at(frame: DataFrame, contract: Contract | None, by: Sequence[str]) -> dict[Values, Figures]:
     """The figures by partition; of the frame as a whole where there is none."""
     found: dict[Values, Figures] = {}
-    for fields in _chunks([field_ for field_ in frame.schema.fields if field_.name not in by]):
+    profiled = [field_ for field_ in frame.schema.fields if field_.name not in by][:MOST_PROFILED]
+    for fields in _chunks(profiled):
         measures = profile_measures(fields, contract)
         groups = [F.col(identifier(c)).cast("string").alias(f"g{place}") for place, c in enumerate(by)]
         for row in frame.groupBy(*groups).agg(*aggregates(measures)).collect():

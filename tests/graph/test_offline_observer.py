@@ -24,7 +24,7 @@ from de_resources.delta.maintenance import maintain
 from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.lock import commit_lock
 from de_resources.lake import Lake
-from de_resources.observers import offline
+from de_resources.observers import offline, page
 from de_resources.observers import profile as profiling
 from de_resources.observers.offline import Look, OfflineObserver
 from de_resources.spark import SparkEngine
@@ -303,15 +303,18 @@ def test_a_wide_table_is_read_in_passes_of_different_columns(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profiling, "COLUMNS_PER_PASS", 10)
+    monkeypatch.setattr(profiling, "MOST_PROFILED", 22)
+    monkeypatch.setattr(page, "MOST_PROFILED", 22)
     session = engine.spark_session
     session.sql(f"SELECT {', '.join(f'{n} c{n}' for n in range(25))}").write.format("delta").save(str(tmp_path / "t"))
     look = OfflineObserver(tmp_path / "p").look(lambda: session, "any/t", Table("any.t", str(tmp_path / "t")), NOW)
     assert look is not None
-    assert list(look.newest.figures.columns) == [f"c{n}" for n in range(25)]
+    assert list(look.newest.figures.columns) == [f"c{n}" for n in range(22)]
+    assert "The last 3 columns of the table are not measured." in look.page.read_text()
     assert {own["nulls"] for own in look.newest.figures.columns.values()} == {0}
 
 
-@pytest.mark.parametrize("columns", [300, 2_000])
+@pytest.mark.parametrize("columns", [300, 2_000, 10_000])
 def test_a_table_of_thousands_of_columns_is_profiled_and_its_page_stays_readable(
     engine: SparkEngine, tmp_path: Path, columns: int
 ) -> None:
@@ -320,8 +323,11 @@ def test_a_table_of_thousands_of_columns_is_profiled_and_its_page_stays_readable
     session.sql(f"SELECT {wide} FROM range(2)").write.format("delta").save(str(tmp_path / "t"))
     look = OfflineObserver(tmp_path / "p").look(lambda: session, "any/t", Table("any.t", str(tmp_path / "t")), NOW)
     assert look is not None
-    assert look.newest.figures.columns == {f"c{n}": {"nulls": 1, "distinct": 1} for n in range(columns)}
+    measured = min(columns, profiling.MOST_PROFILED)
+    assert look.newest.figures.columns == {f"c{n}": {"nulls": 1, "distinct": 1} for n in range(measured)}
     assert look.page.stat().st_size < 3_000_000
+    told = f"The last {columns - measured:,} columns of the table are not measured." in look.page.read_text()
+    assert told == (columns > measured)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.delta.write.crash_points import at
 from de_resources.errors import PermanentError, TransientError
 from de_resources.lake import Lake
-from de_resources.parallel_split import split
+from de_resources.parallel_split import Branch, split
 from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("parallel_split")
@@ -70,6 +70,7 @@ class World:
     engine: SparkEngine
     root: Path
     instance: dg.DagsterInstance
+    more_checks: tuple[dg.AssetChecksDefinition, ...] = ()
 
     def land(self, pages: dict[str, str | None], hours: int = 30) -> None:
         """One visit per hour with a page each, and a referral as it is told for its number; null where nothing is told.
@@ -96,7 +97,7 @@ class World:
         storage: dict[str, Any] = {"root_uri": str(self.root), "storage_options": LocalConfig(), "spark": self.engine}
         return dg.Definitions(
             [exported_visits, dg.AssetSpec(SOURCE, partitions_def=hourly, metadata={"partition_expr": "event_hour"})],
-            asset_checks=checks,
+            asset_checks=[*checks, *self.more_checks],
             jobs=[dg.define_asset_job("export", only)],
             resources={
                 "io_manager": SparkDeltaIOManager(**storage),
@@ -210,6 +211,38 @@ def test_both_branches_hold_the_day_and_a_rerun_the_same(world: World) -> None:
     assert world.run(DAY).success
     assert (world.root / "serving" / "visits_csv" / f"{DAY}.csv").read_bytes() == bytes_
     assert world.table() == rows
+
+
+def test_a_branch_beside_the_step_is_judged_in_its_run_and_told_once(world: World) -> None:
+    """Its check waits for an output of the step: without one it was skipped, and the day was never up to date."""
+
+    @dg.asset_check(asset=CSV, name="file_is_there")
+    def file_is_there() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=(world.root / "serving" / "visits_csv" / f"{DAY}.csv").exists())
+
+    world.more_checks = (file_is_there,)
+    done = world.run(DAY, only=BOTH)
+    assert done.success
+    assert {e.check_name: e.passed for e in done.get_asset_check_evaluations()} == {
+        "file_is_there": True,
+        "rows_meet_contract": True,
+        CHECK: True,
+    }
+    assert world.told(CSV) == [DAY], "by the branch, and not by its output as well"
+
+
+def test_an_output_that_is_declared_to_be_something_is_left_to_its_branch() -> None:
+    """As in projects that do not say `dg.Nothing`: an IO manager would be asked to write None."""
+
+    @dg.multi_asset(outs={"text": dg.AssetOut(key="text", is_required=False)}, can_subset=True)
+    def written(context: dg.AssetExecutionContext) -> Iterator[dg.Output[Any]]:
+        yield from split(context, None, stored={}, beside={"text": lambda _: {None: Branch({"bytes": 7})}})  # type: ignore[arg-type]
+
+    with silent_instance() as instance:
+        assert dg.materialize([written], instance=instance, raise_on_error=False).success
+        (record,) = instance.fetch_materializations(dg.AssetKey("text"), limit=9).records
+        assert record.asset_materialization is not None
+        assert record.asset_materialization.metadata["bytes"].value == 7
 
 
 @pytest.mark.parametrize(("slow", "fast"), [(CSV, TABLE), (TABLE, CSV)], ids=["csv is slow", "table is slow"])
