@@ -238,7 +238,10 @@ def test_the_plans_of_both_branches_read_what_is_kept(world: World) -> None:
         plans[name] = rows._jdf.queryExecution().executedPlan().toString()
         return rows
 
-    outs = {name: dg.AssetOut(key=[name], is_required=False) for name in ("one", "other")}
+    outs = {
+        "one": dg.AssetOut(key=["one"], is_required=False),
+        "other": dg.AssetOut(key=["other"], is_required=False, dagster_type=dg.Nothing),
+    }
 
     @dg.multi_asset(outs=outs, can_subset=True)
     def both(context: dg.AssetExecutionContext) -> Iterator[dg.Output[Any]]:
