@@ -14,7 +14,7 @@ have written, and leave it. Who asks for one branch alone gets that one alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +39,17 @@ class Branch:
     version: str | None = None
 
 
+class NotOfNothing(PermanentError):
+    """A branch that writes beside the step, with an output that an IO manager would store."""
+
+    def __init__(self, output: str) -> None:
+        self.output = output
+        super().__init__(
+            f"The branch `{output}` writes by itself, and its output is one that an IO manager stores. "
+            "Give it `dg.AssetOut(dagster_type=dg.Nothing, …)`."
+        )
+
+
 Beside = Callable[[DataFrame], Mapping[str | None, Branch]]
 """From the shared rows to what was written, by partition key; None: an asset without partitions."""
 
@@ -48,18 +59,26 @@ def split(
 ) -> Iterator[dg.Output[Any]]:
     """Run the branches that the run asks for, by the names of their outputs, on rows that are read once for all of them.
 
-    Branches of `beside` have told of their materialisations themselves. Where such an output is declared to be `dg.Nothing`, it
-    comes last, for what waits for it: the checks of its asset. Raises what a branch has raised, a `PermanentError` first; the
-    results of the other branches stay.
+    Outputs of `beside` are of `dg.Nothing`. They have told of their materialisations themselves, and are yielded last, when no
+    branch has failed, so that their checks and what reads them go on in the same run. Raises what a branch has raised, a
+    `PermanentError` first; the results of the other branches stay. Raises `NotOfNothing` before anything is read.
     """
+    _refuse_stored(context, beside)
     chosen = context.op_execution_context.selected_output_names
-    alone, aside = len(chosen) == 1, _of(beside, chosen)
-    with _shared(rows, alone=alone) as frame, _running(context, frame, aside) as running:
+    alone = len(chosen) == 1
+    with _shared(rows, alone=alone) as frame, _running(context, frame, _of(beside, chosen)) as running:
         for name, branch in _of(stored, chosen).items():
             yield dg.Output(branch(frame), name)
         _raise([future.exception() for future in running])
-    declared = context.op_execution_context.op_def.output_dict
-    yield from (already_told(name) for name in aside if declared[name].dagster_type.is_nothing)
+    for name in _of(beside, chosen):
+        yield already_told(name)
+
+
+def _refuse_stored(context: dg.AssetExecutionContext, beside: Iterable[str]) -> None:
+    definition = context.op_execution_context.op_def
+    for name in beside:
+        if not definition.output_def_named(name).dagster_type.is_nothing:
+            raise NotOfNothing(name)
 
 
 def _of(branches: Mapping[str, Any], chosen: Set[str]) -> dict[str, Any]:

@@ -14,9 +14,6 @@ import dagster as dg
 
 from de_resources.compat.asset_events import ALREADY_TOLD
 
-DEFAULT_OUTPUT = "result"
-"""The name of a step's output that has no other one."""
-
 
 def tell(
     context: dg.AssetExecutionContext,
@@ -30,6 +27,9 @@ def tell(
     context.log_event(dg.AssetMaterialization(asset, metadata=metadata, partition=partition, tags=tags))
 
 
-def already_told(output: str | None = None) -> dg.Output[None]:
-    """The output (of `dg.Nothing`) of a step whose asset was told of: what waits for it goes on, and no event is recorded."""
-    return dg.Output(None, output or DEFAULT_OUTPUT, metadata={ALREADY_TOLD: True})
+def already_told(output: str = "result") -> dg.Output[None]:
+    """The output (of `dg.Nothing`) of a step whose asset was told of: what waits for it goes on, and no event is recorded.
+
+    Without it Dagster skips what waits for the asset in the same run, its checks too, and the run is green.
+    """
+    return dg.Output(None, output, metadata={ALREADY_TOLD: True})

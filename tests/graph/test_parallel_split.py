@@ -31,7 +31,7 @@ from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.delta.write.crash_points import at
 from de_resources.errors import PermanentError, TransientError
 from de_resources.lake import Lake
-from de_resources.parallel_split import Branch, split
+from de_resources.parallel_split import split
 from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("parallel_split")
@@ -231,20 +231,6 @@ def test_a_branch_beside_the_step_is_judged_in_its_run_and_told_once(world: Worl
     assert world.told(CSV) == [DAY], "by the branch, and not by its output as well"
 
 
-def test_an_output_that_is_declared_to_be_something_is_left_to_its_branch() -> None:
-    """As in projects that do not say `dg.Nothing`: an IO manager would be asked to write None."""
-
-    @dg.multi_asset(outs={"text": dg.AssetOut(key="text", is_required=False)}, can_subset=True)
-    def written(context: dg.AssetExecutionContext) -> Iterator[dg.Output[Any]]:
-        yield from split(context, None, stored={}, beside={"text": lambda _: {None: Branch({"bytes": 7})}})  # type: ignore[arg-type]
-
-    with silent_instance() as instance:
-        assert dg.materialize([written], instance=instance, raise_on_error=False).success
-        (record,) = instance.fetch_materializations(dg.AssetKey("text"), limit=9).records
-        assert record.asset_materialization is not None
-        assert record.asset_materialization.metadata["bytes"].value == 7
-
-
 @pytest.mark.parametrize(("slow", "fast"), [(CSV, TABLE), (TABLE, CSV)], ids=["csv is slow", "table is slow"])
 def test_the_slow_branch_waits_alone_and_reads_nothing_again(
     world: World, slow: dg.AssetKey, fast: dg.AssetKey
@@ -271,7 +257,10 @@ def test_the_plans_of_both_branches_read_what_is_kept(world: World) -> None:
         plans[name] = rows._jdf.queryExecution().executedPlan().toString()
         return rows
 
-    outs = {name: dg.AssetOut(key=[name], is_required=False) for name in ("one", "other")}
+    outs = {
+        "one": dg.AssetOut(key=["one"], is_required=False),
+        "other": dg.AssetOut(key=["other"], is_required=False, dagster_type=dg.Nothing),
+    }
 
     @dg.multi_asset(outs=outs, can_subset=True)
     def both(context: dg.AssetExecutionContext) -> Iterator[dg.Output[Any]]:
