@@ -15,6 +15,7 @@ from de_assets.cli import (
     let_pass,
     migrate,
     observe,
+    openlineage,
     patterns,
     plan,
     publish,
@@ -56,6 +57,7 @@ GROUPS: Mapping[str, tuple[str, Sequence[Command]]] = {
     "capture": (capture.HELP, (capture.status, capture.drop)),
     "contracts": (contracts.HELP, (contracts.accept, contracts.export)),
     "dlq": (dlq.HELP, (dlq.inspect, dlq.replay, dlq.discard)),
+    "openlineage": (openlineage.HELP, (openlineage.validate,)),
 }
 
 

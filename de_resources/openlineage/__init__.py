@@ -9,4 +9,5 @@ from where it had got, and remembers how far it came only when a listener has ta
 | `events`    | a run's log as events: START, COMPLETE, FAIL, ABORT of the run and of its steps |
 | `transport` | where events go: files of this home, or what the environment says       |
 | `relay`     | from the remembered place on, in order, at least once                   |
+| `validity`  | events held against the published JSON schemas                          |
 """
