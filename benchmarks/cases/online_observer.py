@@ -2,7 +2,8 @@
 
 All read the same staged Parquet files. The first goes through `OnlineObserver` as it is where nobody says more: nulls and
 bounds of all columns, and three further figures. For information, the same with all that it can measure of all columns.
-Otherwise they go through nothing but the same `df.write`. Equal: the rows of the tables, and figures of two columns with a query's.
+Otherwise they go through nothing but the same `df.write`. Equal: the rows of the tables, and figures of two columns with a
+query's.
 """
 
 from collections.abc import Mapping
