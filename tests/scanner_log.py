@@ -1,4 +1,4 @@
-"""A log of scanners: nobody reads this blog, and programs try what they know, thousands of times in some hours and never in others.
+"""A log of scanners: nobody reads this blog, and programs try what they know, thousands of times in some hours.
 
 Made up, line by line, from a seed. Addresses are those of documentation (RFC 5737), paths those that scanners are known for.
 """

@@ -216,7 +216,7 @@ def test_what_a_savepoint_took_back_never_arrives_and_keys_that_are_exchanged_ke
 def test_rows_of_one_transaction_arrive_all_and_once(world: World, relaying: Callable[[], None], rows: int) -> None:
     prepare(PostgresDatabase(), world.source)
     relaying()
-    world.execute(f"INSERT INTO {{}} (id, name) SELECT n, 'n' || n FROM generate_series(1, {rows}) n")  # noqa: S608
+    world.execute(f"INSERT INTO {{}} (id, name) SELECT n, 'n' || n FROM generate_series(1, {rows}) n")
     world.wait()
 
     told = [(c["op"], c["after"]["id"], c["after"]["name"]) for c in world.changes()]
