@@ -1,5 +1,6 @@
 """A run started from the UI: taken from the queue, worked off by a process of its own, visible in the table."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.pandas.types import to_arrow_schema
 from web_ui import LAUNCH, LOCATION, METADATA, DagsterProcess, WebUI, entry, until
 
@@ -147,6 +148,49 @@ def test_the_checks_tab_tells_of_each_window_of_a_stream_and_a_person_publishes_
     assert decide("roll_back_partition", "roll_back_one", 1, "those were no visits")[0] == "SUCCESS"
     after = {str(hour)[11:13]: rows for (hour,), rows in _log(lake / hours).rows_by_partition().items()}["01"]
     assert (first, after) == (60, 30)
+
+
+@pytest.mark.pattern("schema_migrator")
+def test_a_person_takes_the_steps_of_a_migration_the_last_is_refused_while_lineage_has_a_reader_and_all_are_taken_back(
+    web: WebUI, daemon: DagsterProcess, lakehouse: dict[str, str]
+) -> None:
+    """Of the devices, whose `full_name` becomes `title`, with a run of theirs in between."""
+    devices = "silver/devices"
+    table = Path(lakehouse["DE_HOME"], "lake", devices)
+    before = _people(table)
+
+    def take(step: str) -> tuple[str, str]:
+        config = {"table": devices, "migration": "title_for_full_name", "step": step}
+        run = _launched(
+            web, {"pipelineName": "migrate_table"}, runConfigData={"ops": {"take_step": {"config": config}}}
+        )
+        return _ended(web, daemon, run), str(web.ask(ERRORS, run=run))
+
+    status, why = take("MIGRATE")
+    assert (status, "take the step `expand` first" in why) == ("FAILURE", True), why
+    for step in ("EXPAND", "MIGRATE"):
+        status, why = take(step)
+        assert status == "SUCCESS", why
+    run = _launched(web, {"pipelineName": "__ASSET_JOB", "assetSelection": [{"path": devices.split("/")}]})
+    assert _ended(web, daemon, run) == "SUCCESS", web.ask(ERRORS, run=run)
+    rows = DeltaTable(str(table)).to_pyarrow_table(columns=["full_name", "title"]).to_pylist()
+    assert len(rows) == sum(before.values()) > 0
+    assert all(row["title"] == row["full_name"] for row in rows)
+
+    status, why = take("CONTRACT")
+    assert (status, "`silver/visits_enriched` reads full_name" in why) == ("FAILURE", True), why
+    assert {"full_name", "title"} <= {field.name for field in DeltaTable(str(table)).schema().fields}
+    for _ in range(2):
+        status, why = take("ROLLBACK")
+        assert status == "SUCCESS", why
+    assert "title" not in {field.name for field in DeltaTable(str(table)).schema().fields}
+    assert _people(table) == before, "nothing else has changed"
+
+
+def _people(table: Path) -> Counter[str]:
+    """All rows but for the columns of a migration that has begun."""
+    rows = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
+    return Counter(repr(sorted((name, value) for name, value in row.items() if name != "title")) for row in rows)
 
 
 def _land(bronze: Path, hours: Sequence[tuple[int, int]], page_of: Mapping[int, str] | None = None) -> None:
