@@ -13,8 +13,10 @@ import pytest
 from deltalake import DeltaTable
 from instances import silent_instance
 from lineage_truth import problems
+from openlineage_reader import require_told
 from typer.testing import CliRunner
 
+from de_assets.automation.openlineage import tell_runs
 from de_assets.catalogue import load_locations
 from de_assets.cli.application import application
 from de_assets.cli.terminal import console
@@ -111,6 +113,24 @@ def test_every_column_leads_to_the_declared_inputs(lakehouse: Lakehouse) -> None
     found = {n: wrong for location in load_locations() for n, wrong in problems(lakehouse.instance, location).items()}
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
     assert set(found) == set(lakehouse.outcomes) - set(NOT_HERE.split())
+
+
+@pytest.mark.pattern("dataset_tracker", "fine_grained_tracker")
+def test_all_runs_are_told_by_valid_events_with_columns_partitions_and_checks(
+    lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DE_HOME", str(tmp_path))
+    assert not tell_runs(lakehouse.instance, load_locations()).away
+    events = [json.loads(line) for file in tmp_path.rglob("events-*.jsonl") for line in file.read_text().splitlines()]
+    known = Lineages.of(lakehouse.instance, load_locations()).datasets
+    require_told(events, {name: known[name].lineage for name in set(lakehouse.outcomes) - set(NOT_HERE.split())})
+    outputs = [each["outputFacets"] for e in events for each in e["outputs"] if each["name"] == "silver/visits"]
+    hours = {key["identifier"] for each in outputs for key in each["subset"]["outputCondition"]["partitions"]}
+    assert hours == {hourly.get_partition_key_for_timestamp(hour.timestamp()) for hour in HOURS}
+    assert sum(each["outputStatistics"]["rowCount"] for each in outputs) == len(lakehouse.rows("silver/visits"))
+    of_visits = [each.get("inputFacets", {}) for e in events for each in e["inputs"] if each["name"] == "silver/visits"]
+    judged = [each["dataQualityAssertions"]["assertions"] for each in of_visits if "dataQualityAssertions" in each]
+    assert {each["name"] for found in judged for each in found} >= {"rows_meet_contract", "key_is_unique"}
 
 
 @pytest.mark.pattern("dead_letter", "incremental_loader")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 
 import dagster as dg
 import pytest
 from lineage_truth import problems
+from openlineage_reader import require_told
 from platform_world import KEYS, Lakehouse, Platform
 
+from de_assets.automation.openlineage import tell_runs
 from de_assets.catalogue import load_locations
 from de_assets.cli.trace import sources_of
 from de_assets.dashboards.definitions import defs as dashboards
@@ -215,3 +218,15 @@ def test_a_record_and_a_live_session_lead_to_the_offsets_that_they_were_made_of(
         "serving/users_snapshot", user_id=platform.query("SELECT min(user_id) FROM serving.users_snapshot")[0][0]
     )
     assert below(user, "silver/users", "bronze/users_changes").rows
+
+
+def test_every_asset_is_told_by_valid_events_with_its_columns(
+    filled: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DE_HOME", str(tmp_path))
+    with dg.DagsterInstance.from_config(str(filled.instance)) as instance:
+        assert not tell_runs(instance, (defs, dashboards)).away
+        known = Lineages.of(instance, (defs, dashboards)).datasets
+    events = [json.loads(line) for file in tmp_path.rglob("events-*.jsonl") for line in file.read_text().splitlines()]
+    made = {key for location in (defs, dashboards) for key in location.resolve_asset_graph().materializable_asset_keys}
+    require_told(events, {name: known[name].lineage for name in (key.to_user_string() for key in made)})
