@@ -26,6 +26,7 @@ from de_resources.errors import PermanentError
 from de_resources.lake import Lake
 
 EXAMPLES = 3
+MEETS_CONTRACT = "rows_meet_contract"
 
 
 class NoContract(PermanentError):
@@ -40,7 +41,7 @@ class NoContract(PermanentError):
 
 
 def contract_check(
-    asset: Subject, *, name: str = "rows_meet_contract", blocking: bool = True, lake: str = "lake"
+    asset: Subject, *, name: str = MEETS_CONTRACT, blocking: bool = True, lake: str = "lake"
 ) -> dg.AssetChecksDefinition:
     """A check, per partition key, that no row breaks a rule of the asset's contract.
 

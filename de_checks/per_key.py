@@ -123,8 +123,8 @@ def evaluate(
 
     `judge` is called once for all materialised keys and answers for each of them; a key that was never materialised
     fails, and one that the run has left out (`held_back`) is not judged. Where one evaluation of a blocking check fails,
-    Dagster fails the step after all of them are recorded. Not so where others pass, and everything of the run behind
-    the asset leaves out what failed: then the run goes on with those that passed.
+    Dagster fails the step after all of them are recorded. Not so where others pass, or something of the run
+    does not need this gate, and everything behind the asset leaves out what failed: then the run goes on with the others.
     A rerun judges and records again. Raises `NoPartitionChosen`.
     """
     step = context.op_execution_context.get_step_execution_context()
@@ -136,7 +136,7 @@ def evaluate(
     judged = judge(materialized)
     verdicts = {key: judged.get(key, _NEVER_MATERIALIZED) for key in keys}
     some_pass = any(verdict.passed for verdict in verdicts.values())
-    stops = spec.blocking and not (some_pass and goes_on(step, spec.asset_key))
+    stops = spec.blocking and not goes_on(step, spec.key, some_pass=some_pass)
     for key, verdict in verdicts.items():
         yield _evaluation(spec, key, verdict, materialized.get(key), stops=stops)
     # Without an output Dagster would warn that downstream steps go on ungated.

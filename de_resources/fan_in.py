@@ -9,7 +9,7 @@ though its rows may lie in the table. *Aligned Fan-In* tells the same of what it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -122,10 +122,19 @@ def _newest(
     return {str(r.partition_key): r.asset_materialization.metadata for r in records if r.asset_materialization}
 
 
-def fan_in(instance: dg.DagsterInstance, graph: AssetGraph, source: dg.AssetKey, keys: Sequence[str]) -> FanIn:
-    """What is there of these partitions of the source now. Two questions to the instance, however many there are."""
+def fan_in(
+    instance: dg.DagsterInstance,
+    graph: AssetGraph,
+    source: dg.AssetKey,
+    keys: Sequence[str],
+    needed: Collection[dg.AssetCheckKey] | None = None,
+) -> FanIn:
+    """What is there of these partitions of the source now. Two questions to the instance, however many there are.
+
+    `needed` are the gates that refuse an input, all of the source's where it is not given.
+    """
     written = instance.get_latest_storage_id_by_partition(source, dg.DagsterEventType.ASSET_MATERIALIZATION, set(keys))
-    bad = refused(instance, graph, source, list(written))
+    bad = refused(instance, graph, source, list(written), needed)
     why = {**{key: NEVER for key in keys if key not in written}, **{key: f"refused by {bad[key]}" for key in bad}}
     missing = {key: why[key] for key in keys if key in why}
     return FanIn({key: written[key] for key in keys if key not in missing}, missing)

@@ -13,16 +13,24 @@ from de_resources.compat.checks import (
     PartitionKeyFilter,
 )
 from de_resources.compat.graph import AssetGraph
+from de_resources.promises import gates_of
 
 _FAILED, _PASSED = AssetCheckExecutionRecordStatus.FAILED, AssetCheckExecutionRecordStatus.SUCCEEDED
 
 
 def refused(
-    instance: dg.DagsterInstance, graph: AssetGraph, asset: dg.AssetKey, keys: Collection[str]
+    instance: dg.DagsterInstance,
+    graph: AssetGraph,
+    asset: dg.AssetKey,
+    keys: Collection[str],
+    needed: Collection[dg.AssetCheckKey] | None = None,
 ) -> dict[str, str]:
-    """Those of the asset's partitions that a gate refuses as they are now, with the check's name. What only warns lets pass."""
-    own = (key for key in graph.asset_check_keys if key.asset_key == asset)
-    gates = [key for key in own if graph.get(key).blocking and graph.get(key).partitions_def is not None]
+    """Those of the asset's partitions that a gate refuses as they are now, with the check's name. What only warns lets pass.
+
+    `needed` are the gates that are asked, all of them where it is not given.
+    """
+    asked = gates_of(graph, asset) if needed is None else needed
+    gates = sorted(key for key in asked if graph.get(key).partitions_def is not None)
     if not gates or not keys:
         return {}
     found = instance.event_log_storage.get_asset_check_partition_info(gates, partition_keys=sorted(keys))

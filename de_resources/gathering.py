@@ -19,6 +19,7 @@ from de_resources.compat.graph import AssetGraph, whole_graph
 from de_resources.compat.narrowing import StepExecutionContext
 from de_resources.fan_in import FanIn, fan_in, lacking
 from de_resources.held_back import in_the_time_of, keys_asked, keys_of_step, leaves_out_held
+from de_resources.promises import needed
 
 
 @dataclass
@@ -99,7 +100,8 @@ def _inputs(
     if not _gathers(below, above, parts):
         found = {key: FanIn().lacks(lacks, each) for key, each in parts.items()}
         return {key: own for key, own in found.items() if own.lacking}
-    inputs = fan_in(step.instance, graph, source, read)
+    readers = [each for each in _assets(context) if source in graph.get(each).parent_keys]
+    inputs = fan_in(step.instance, graph, source, read, needed(graph, readers, source))
     return {key: inputs.of(each).lacks(lacks, each) for key, each in parts.items()}
 
 

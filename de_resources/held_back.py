@@ -5,6 +5,9 @@ therefore stop the good ones beside it. Here a check that finds some keys good a
 (`goes_on`), and each asset behind it leaves out what is held (`own_keys`): it does not read these partitions, does not
 write them, and records no materialisation of them. They stay missing, or as they were, until the gate passes.
 
+The same holds of one partition where promises differ (`de_resources/promises.py`): where something of the run does not need
+what the red gate guards, the run goes on with it, and what needs it fails by name.
+
 An asset says by `metadata={"held": "left out"}` that it does so; the IO managers of the platform do it for the frames that
 they read and write. A check lets a run go on only if every asset behind it says so: others are skipped as Dagster does it.
 
@@ -21,7 +24,6 @@ from weakref import WeakKeyDictionary
 
 import dagster as dg
 
-from de_resources import gates
 from de_resources.compat.graph import AssetGraph, whole_graph
 from de_resources.compat.narrowing import (
     StepExecutionContext,
@@ -30,6 +32,9 @@ from de_resources.compat.narrowing import (
     partition_loading_context,
 )
 from de_resources.errors import PermanentError
+from de_resources.gates import refused
+from de_resources.promises import gates_of, needed
+from de_resources.run_queue.places import PIPELINE
 
 HELD, LEFT_OUT = "held", "left out"
 """Metadata of an asset that leaves out what a gate upstream holds back."""
@@ -94,14 +99,17 @@ def leave_out(context: dg.InputContext) -> None:
         narrow_input(context, run.graph.get_partition_mapping(reader, parent_asset_key=context.asset_key), keys)
 
 
-def goes_on(step: StepExecutionContext, asset: dg.AssetKey) -> bool:
-    """Whether a check of the asset may let its run go on though some partitions are bad.
+def goes_on(step: StepExecutionContext, check: dg.AssetCheckKey, *, some_pass: bool) -> bool:
+    """Whether a red gate may let its run go on.
 
-    It may where something of the run lies behind the asset, and all of that leaves out what is held.
+    It may where something of the run lies behind its asset, all of that leaves out what is held, and there is something to
+    go on with: partitions that pass, or an asset that does not need what this gate guards.
     """
     run = _Run.of(step)
-    behind = run.behind(asset)
-    return run.is_judged and bool(behind) and all(run.graph.get(key).metadata.get(HELD) == LEFT_OUT for key in behind)
+    behind = run.behind(check.asset_key)
+    if not behind or not all(run.graph.get(key).metadata.get(HELD) == LEFT_OUT for key in behind):
+        return False
+    return (run.is_judged and some_pass) or check in run.not_needed_by_all(check.asset_key)
 
 
 def left_out(step: StepExecutionContext, asset: dg.AssetKey, keys: Collection[str]) -> dict[str, str]:
@@ -117,7 +125,7 @@ _KEYS: WeakKeyDictionary[StepExecutionContext, list[str]] = WeakKeyDictionary()
 def _keys_of_step(step: StepExecutionContext) -> list[str]:
     run = _Run.of(step)
     asset = run.asset_of(step)
-    held = run.held(asset, run.keys) if run.is_judged else {}
+    held = run.held(asset, run.keys)
     keys = [key for key in run.keys if key not in held]
     if held and not keys:
         raise HeldBack(asset.to_user_string(), held)
@@ -171,6 +179,31 @@ class _Run:
             coming += children
         return found
 
+    def not_needed_by_all(self, asset: dg.AssetKey) -> set[dg.AssetCheckKey]:
+        """The asset's gates that something of this run does not need though it reads the asset.
+
+        None of an asset whose partitions go in order: the next ones are held by the failure of its run.
+        """
+        node = self.graph.get(asset)
+        if PIPELINE in node.tags and not self.is_judged:
+            return set()
+        readers = (self.graph.get(key).execution_set_asset_keys for key in node.child_keys & self.assets)
+        return {
+            gate
+            for together in readers
+            if asset not in together
+            for gate in gates_of(self.graph, asset) - self._needed(together, asset)
+        }
+
+    def _needed(self, together: Collection[dg.AssetKey], parent: dg.AssetKey) -> frozenset[dg.AssetCheckKey]:
+        return needed(self.graph, [each for each in together if parent in self.graph.get(each).parent_keys], parent)
+
+    def _asks(self, parent: dg.AssetKey) -> bool:
+        """Whether a red gate of the parent can hold back a step of this run: in one for a single partition, its own ones."""
+        if not (self.graph.get(parent).is_materializable and self.graph.get(parent).is_partitioned):
+            return False
+        return self.is_judged or (parent in self.assets and bool(self.not_needed_by_all(parent)))
+
     def held(self, asset: dg.AssetKey, keys: Collection[str]) -> dict[str, str]:
         """Those of the asset's keys that wait for a gate, with what it said; `""` is an asset without partitions.
 
@@ -179,7 +212,7 @@ class _Run:
         found: dict[str, str] = {}
         together = self.graph.get(asset).execution_set_asset_keys
         for parent in sorted({up for each in together for up in self.graph.get(each).parent_keys} - together):
-            if self.graph.get(parent).is_materializable and self.graph.get(parent).is_partitioned:
+            if self._asks(parent):
                 for below, why in self._by_parent(asset, keys, parent):
                     found.setdefault(below, why)
         return {**found, **self._built_on(asset, keys, found)} if found else {}
@@ -198,24 +231,25 @@ class _Run:
 
     def _by_parent(self, asset: dg.AssetKey, keys: Collection[str], parent: dg.AssetKey) -> Iterator[tuple[str, str]]:
         below, above = self.graph.get(asset).partitions_def, self.graph.get(parent).partitions_def
+        gates = self._needed(self.graph.get(asset).execution_set_asset_keys, parent)
         assert above is not None  # noqa: S101 - asked for partitions only
         if below is None:
             if parent in self.assets and self.range is not None:
-                bad = self._bad(parent, _between(above, self.range, self.instance))
+                bad = self._bad(parent, _between(above, self.range, self.instance), gates)
                 yield from (("", why) for why in bad.values())
             return
         with partition_loading_context(dynamic_partitions_store=self.instance):
             lies_in = _Times(below, above, self.graph.get_partition_mapping(asset, parent_asset_key=parent))
-            for key, why in self._bad(parent, lies_in.above_of(keys)).items():
+            for key, why in self._bad(parent, lies_in.above_of(keys), gates).items():
                 yield from ((found, why) for found in sorted(lies_in.below_of(key) & {*keys}))
 
-    def _bad(self, asset: dg.AssetKey, keys: Collection[str]) -> dict[str, str]:
-        """Those of the keys that did not pass, or that are not there because something above them did not."""
-        found = gates.refused(self.instance, self.graph, asset, keys)
-        refused = {key: f"{asset.to_user_string()} {key}, {check}" for key, check in found.items()}
+    def _bad(self, asset: dg.AssetKey, keys: Collection[str], gates: Collection[dg.AssetCheckKey]) -> dict[str, str]:
+        """Those of the keys that did not pass these gates, or that are not there because something above them did not."""
+        found = refused(self.instance, self.graph, asset, keys, gates)
+        not_passed = {key: f"{asset.to_user_string()} {key}, {check}" for key, check in found.items()}
         there = set() if asset in self.assets else self.instance.get_materialized_partitions(asset)
-        waiting = [key for key in keys if key not in refused and key not in there]
-        return refused | (self.held(asset, waiting) if waiting else {})
+        waiting = [key for key in keys if key not in not_passed and key not in there]
+        return not_passed | (self.held(asset, waiting) if waiting else {})
 
 
 def _between(

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from de_resources.promises import Needs
+
 if TYPE_CHECKING:
     from de_resources.compat.graph import BuiltinAutomationCondition
 
@@ -41,6 +43,7 @@ def gated(
     *,
     there: dg.AssetSelection | None = None,
     carried: dg.AssetSelection | None = None,
+    needs: Needs | None = None,
 ) -> Condition:
     """Request what an upstream change made outdated, once every upstream partition is there and passed its gates.
 
@@ -55,6 +58,9 @@ def gated(
 
     `carried` names upstreams that carry something from one partition to the next. They are always awaited, and where nothing
     else comes, they are enough: after the quiet time a day without a single hour is done, so that what they carry goes on.
+
+    `needs` are the gates that hold it back, of upstreams of which it does not need all: what its metadata says
+    (`de_resources/promises.py`).
     """
 
     def any_upstream(condition: Condition) -> Condition:
@@ -70,17 +76,22 @@ def gated(
         | never_computed.with_label("never_computed")
         | _overtaken(rewritten_apart).with_label("overtaken")
     )
-    return (wanted & _upstream_is_ready(reference, there=there, carried=carried) & ~_AC.in_progress()).with_label(
-        "gated"
-    )
+    return (
+        wanted & _upstream_is_ready(reference, there=there, carried=carried, needs=needs) & ~_AC.in_progress()
+    ).with_label("gated")
 
 
-def late_cascade(reference: dg.AssetSelection | None = None, *, carried: dg.AssetSelection | None = None) -> Condition:
+def late_cascade(
+    reference: dg.AssetSelection | None = None,
+    *,
+    carried: dg.AssetSelection | None = None,
+    needs: Needs | None = None,
+) -> Condition:
     """`gated` for partitioned datasets: every partition counts, however old, so that late hours flow to the end.
 
     What a changed hour means for a day is the partition mapping's business.
     """
-    return gated(reference, carried=carried).with_label("late_cascade")
+    return gated(reference, carried=carried, needs=needs).with_label("late_cascade")
 
 
 def computed_once(*, carried: dg.AssetSelection | None = None) -> Condition:
@@ -107,16 +118,30 @@ def _upstream_is_ready(
     *,
     there: dg.AssetSelection | None = None,
     carried: dg.AssetSelection | None = None,
+    needs: Needs | None = None,
 ) -> Condition:
     """Every upstream partition is there or done without, none is about to be written, and none is held back by a gate."""
-    # What is not there has passed nothing, and is judged below.
-    ungated = _any_upstream(~_AC.missing() & ~_AC.all_checks_match(_AC.check_passed(), blocking_only=True), reference)
+    ungated = _not_passed(reference, needs or {})
     # Never in the run that writes the upstream: what its gates will say is not known when it is requested.
     absent = _any_upstream(_AC.missing(), reference) & ~_done_without(reference, carried)
     unsettled = absent | _any_upstream(_AC.in_progress() | _AC.will_be_requested(), reference)
     if there is not None:
         unsettled = unsettled | _AC.any_deps_match(_AC.missing()).allow(there)
     return ~unsettled.with_label("upstream_unsettled") & ~ungated.with_label("upstream_not_passed")
+
+
+def _not_passed(reference: dg.AssetSelection | None, needs: Needs) -> Condition:
+    """Some upstream partition has not passed a gate that is needed. What is not there has passed nothing: others judge it."""
+    passed = _AC.all_checks_match(_AC.check_passed(), blocking_only=True)
+    chosen = {dg.AssetKey.from_user_string(name): names for name, names in needs.items()}
+    if not chosen:
+        return _any_upstream(~_AC.missing() & ~passed, reference)
+    ignored = dg.AssetSelection.assets(*chosen)
+    found = _any_upstream(~_AC.missing() & ~passed, ignored if reference is None else reference | ignored)
+    for key, names in chosen.items():
+        own = passed.allow(dg.AssetSelection.checks(*(dg.AssetCheckKey(key, name) for name in names)))
+        found = found | _AC.any_deps_match(~_AC.missing() & ~own).allow(dg.AssetSelection.assets(key))
+    return found
 
 
 def _done_without(reference: dg.AssetSelection | None, carried: dg.AssetSelection | None) -> Condition:

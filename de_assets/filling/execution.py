@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -64,12 +64,24 @@ class UnitOutcome:
     def bad(self) -> dict[str, str]:
         """Partitions that failed, or that a blocking check of this unit holds back, with the reason."""
         gates: dict[str, list[str]] = {}
-        for (name, key), found in self.verdicts.items():
+        for (name, key), found in self._red():
+            what = f": {found.description}" if found.description else ""
+            gates.setdefault(key, []).append(f"the check {name} failed{what}")
+        return {**{key: "; ".join(said) for key, said in gates.items()}, **self.failed}
+
+    @property
+    def refused(self) -> dict[str, frozenset[dg.AssetCheckKey]]:
+        """Partitions that were computed and that blocking checks hold back, with these."""
+        by: dict[str, set[dg.AssetCheckKey]] = {}
+        for (_, key), found in self._red():
+            by.setdefault(key, set()).add(found.asset_check_key)
+        return {key: frozenset(gates) for key, gates in by.items() if key not in self.failed}
+
+    def _red(self) -> Iterator[tuple[tuple[str, str], dg.AssetCheckEvaluation]]:
+        for at, found in self.verdicts.items():
             blocks = found.asset_check_key in self.unit.gates and found.severity == dg.AssetCheckSeverity.ERROR
             if blocks and not found.passed:
-                what = f": {found.description}" if found.description else ""
-                gates.setdefault(key, []).append(f"the check {name} failed{what}")
-        return {**{key: "; ".join(said) for key, said in gates.items()}, **self.failed}
+                yield at, found
 
 
 def run_keys(

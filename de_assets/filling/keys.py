@@ -11,6 +11,9 @@ from dagster import AssetKey
 from de_assets.filling.units import Unit
 from de_resources.held_back import in_the_time_of
 
+_SOME = frozenset({dg.AssetCheckKey(AssetKey("any"), "any")})
+"""What is bad, and not by gates, is good for nobody."""
+
 
 @dataclass
 class FillState:
@@ -25,6 +28,12 @@ class FillState:
     """Why there is nothing of it at all."""
     looks: Mapping[str, str] | None = None
     """Of a source outside: a fingerprint of each partition as it is now; None where no fingerprint tells of changes."""
+    refused: Mapping[str, frozenset[dg.AssetCheckKey]] = field(default_factory=dict)
+    """Of the bad ones, those that were computed and that only gates hold back: these."""
+
+    def holds_back(self, unit: Unit) -> dict[str, str]:
+        """What is bad for this reader: not what is refused by gates alone whose promises it does not need."""
+        return {key: why for key, why in self.bad.items() if not self.refused.get(key, _SOME) <= unit.not_needed}
 
     @property
     def is_empty(self) -> bool:
@@ -52,18 +61,18 @@ def wanted(unit: Unit, states: Mapping[AssetKey, FillState]) -> Wanted:
         empty = next((key for key in sorted(unit.parents) if key in states and states[key].is_empty), None)
         if empty is not None:
             return Wanted(None, {}, f"`{empty.to_user_string()}` has no partition that can be computed yet")
-        bad = [f"{key}: {why}" if key else why for parent in parents for key, why in parent.bad.items()]
+        bad = [f"{key}: {why}" if key else why for parent in parents for key, why in parent.holds_back(unit).items()]
         return Wanted(None, {"": bad[0]} if bad else {})
     known = unit.partitions.get_partition_keys()
     keys = set(known)
     held_back: dict[str, str] = {}
     for parent in parents:
         if parent.partitions is None:
-            held_back.update(dict.fromkeys(keys, parent.bad[""]) if "" in parent.bad else {})
+            held_back.update(dict.fromkeys(keys, why) if (why := parent.holds_back(unit).get("")) is not None else {})
             continue
         if parent.there is not None:
             keys &= in_the_time_of(parent.partitions, {*parent.there, *parent.bad}, unit.partitions)
-        for key, why in parent.bad.items():
+        for key, why in parent.holds_back(unit).items():
             held_back.update(dict.fromkeys(in_the_time_of(parent.partitions, [key], unit.partitions), why))
     if unit.carries and keys:
         # What is carried passes through partitions for which nothing came.

@@ -124,4 +124,5 @@ def _state(outcome: UnitOutcome) -> FillState:
     unit = outcome.unit
     bad = {**outcome.held_back, **outcome.bad}
     there = (outcome.written | outcome.up_to_date) - bad.keys() if unit.partitions is not None else None
-    return FillState(unit.partitions, there, bad, outcome.left_out)
+    refused = {key: gates for key, gates in outcome.refused.items() if key not in outcome.held_back}
+    return FillState(unit.partitions, there, bad, outcome.left_out, refused=refused)

@@ -10,6 +10,7 @@ import dagster as dg
 from dagster import AssetKey, Definitions
 
 from de_resources.compat.graph import AssetGraph
+from de_resources.promises import gates_of, needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,8 @@ class Unit:
     """Checks that hold back what lies behind them."""
     checks_of_all: tuple[dg.AssetCheckKey, ...] = ()
     """Checks that judge all partitions together, or what has none."""
+    not_needed: frozenset[dg.AssetCheckKey] = frozenset()
+    """Gates of what it reads whose promises it does not need."""
 
     @property
     def reads(self) -> frozenset[AssetKey]:
@@ -126,6 +129,12 @@ def _unit(location: Definitions, graph: AssetGraph, assets: tuple[AssetKey, ...]
         checks_by_partition=tuple(key for key in checks if graph.get(key).partitions_def is not None),
         gates=frozenset(key for key in checks if graph.get(key).blocking),
         checks_of_all=tuple(key for key in checks if graph.get(key).partitions_def is None),
+        not_needed=frozenset(
+            gate
+            for parent in {up for node in nodes for up in node.parent_keys} - set(assets)
+            for gate in gates_of(graph, parent)
+            - needed(graph, [node.key for node in nodes if parent in node.parent_keys], parent)
+        ),
     )
 
 

@@ -160,7 +160,7 @@ class Waits:
             read = {each for each in self._read(unit, key, parent, keys) if (parent, each) not in seen}
             seen |= {(parent, each) for each in read}
             above, there = self._units[parent], self._there(parent)
-            yield from self._not_passed(above, parent, read & there.keys())
+            yield from self._not_passed(above, parent, read & there.keys(), unit.not_needed)
             if absent := read - there.keys():
                 yield from self._missing(above, parent, absent, seen)
 
@@ -201,15 +201,17 @@ class Waits:
                 reason = Reason.RUNNING if run.status in _RUNNING else Reason.FAILED
                 yield Cause(key.to_user_string(), tuple(sorted(own)), reason, f"run {run_id}")
 
-    def _not_passed(self, unit: Unit, key: dg.AssetKey, keys: Collection[str]) -> Iterator[Cause]:
-        """Partitions that are there, and that a blocking check has not judged good as they are."""
+    def _not_passed(
+        self, unit: Unit, key: dg.AssetKey, keys: Collection[str], but: Collection[dg.AssetCheckKey] = ()
+    ) -> Iterator[Cause]:
+        """Partitions that are there, and that a blocking check has not judged good as they are; all are asked `but` these."""
         gates = [check for check in sorted(unit.gates & {*unit.checks_by_partition}) if check.asset_key == key]
         if not gates or not keys:
             return
         if key not in self._good:
             self._good[key] = passed(self._instance, gates)
         good = self._good[key]
-        for check in gates:
+        for check in (each for each in gates if each not in but):
             bad = tuple(each for each in sorted(keys) if (check, each or None) not in good)
             if bad:
                 yield Cause(key.to_user_string(), bad, Reason.NOT_PASSED, f"`{check.name}`")

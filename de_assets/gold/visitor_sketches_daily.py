@@ -17,9 +17,12 @@ from de_assets.gold.visits_cube_daily import CUBE_LINEAGE, DIMENSIONS
 from de_assets.partitions import daily, hours_of_day
 from de_assets.transforms.data_value.distributed_aggregator import cube
 from de_assets.transforms.data_value.mergeable_measures import sketch_of
-from de_checks.contract import contract_check
+from de_checks.contract import MEETS_CONTRACT, contract_check
 from de_checks.keys import unique_key_check
 from de_resources.retries import RETRY_TRANSIENT
+
+NEEDS = {"silver/visits_enriched": [MEETS_CONTRACT]}
+"""Not that a visit is there once: a sketch of the same visitors is the same, however often they are named."""
 
 
 @dg.asset(
@@ -28,11 +31,12 @@ from de_resources.retries import RETRY_TRANSIENT
         VisitorSketchesDaily,
         patterns=["distributed_aggregator"],
         partition="event_date",
+        needs=NEEDS,
         row_lineage={"silver/visits_enriched": CUBE_LINEAGE},
     ),
     ins={"visits": dg.AssetIn(["silver", "visits_enriched"], partition_mapping=hours_of_day)},
     partitions_def=daily,
-    automation_condition=late_cascade(),
+    automation_condition=late_cascade(needs=NEEDS),
     backfill_policy=dg.BackfillPolicy.single_run(),
 )
 def visitor_sketches_daily(visits: DataFrame) -> DataFrame:

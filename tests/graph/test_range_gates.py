@@ -17,6 +17,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 from instances import silent_instance
+from pyspark.sql import functions as F
 
 from de_assets.definitions import defs
 from de_assets.filling.execution import reason
@@ -89,6 +90,14 @@ class Platform:
         table = DeltaTable(f"{root}/{name}").to_pyarrow_table(columns=[column])
         at = "%Y-%m-%d-%H:00" if column.endswith("hour") else "%Y-%m-%d"
         return Counter(f"{value:{at}}" for value in table[column].to_pylist())
+
+    def judge(self, asset: str, check: str, key: str) -> bool:
+        """The verdict of one check on what is there."""
+        gate = dg.AssetCheckKey(dg.AssetKey.from_user_string(asset), check)
+        job = self.job.get_subset(asset_selection=set(), asset_check_selection={gate})
+        done = job.execute_in_process(instance=self.instance, partition_key=key, raise_on_error=False)
+        (verdict,) = done.get_asset_check_evaluations()
+        return verdict.passed
 
 
 def materialised(result: dg.ExecuteInProcessResult, name: str) -> set[str]:
@@ -189,3 +198,28 @@ def test_after_its_repair_the_hour_and_its_day_are_there(platform: Platform, day
     after = platform.run(BY_DAY, FIRST_DAY, SECOND_DAY)
     assert after.success
     assert {name: materialised(after, name) for name in BY_DAY} == {name: {FIRST_DAY, SECOND_DAY} for name in BY_DAY}
+
+
+def test_a_visit_that_is_there_twice_stops_who_counts_visits_and_not_who_counts_visitors(
+    platform: Platform, engine: SparkEngine, days: dg.ExecuteInProcessResult
+) -> None:
+    """`gold/visitor_sketches_daily` does not need the promise that a key is unique; its siblings do."""
+    assert days.success
+    assert platform.run(BY_HOUR, KEYS[0], KEYS[-1]).success
+    uri = f"{platform.settings.lake_root}/silver/visits_enriched"
+    before = platform.rows("silver/visits_enriched", "event_hour")[KEYS[2]]
+    visits = engine.spark_session.read.format("delta").load(uri)
+    visits.where(F.col("event_hour") == F.lit(HOURS[2])).limit(1).write.format("delta").mode("append").save(uri)
+    assert platform.rows("silver/visits_enriched", "event_hour")[KEYS[2]] == before + 1
+    assert not platform.judge("silver/visits_enriched", "key_is_unique", KEYS[2])
+
+    both = platform.run(["gold/visits_cube_daily", "gold/visitor_sketches_daily"], FIRST_DAY, SECOND_DAY)
+    assert both.success
+    assert materialised(both, "gold/visits_cube_daily") == {FIRST_DAY}
+    assert materialised(both, "gold/visitor_sketches_daily") == {FIRST_DAY, SECOND_DAY}
+    told = {
+        e.partition: e.materialization.metadata
+        for e in both.get_asset_materialization_events()
+        if e.asset_key == dg.AssetKey(["gold", "visitor_sketches_daily"])
+    }
+    assert KEYS[2] not in told[SECOND_DAY]["missing_inputs"].value, "the hour is in it, and it says so"

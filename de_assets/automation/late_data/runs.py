@@ -21,6 +21,7 @@ from de_resources.delta.read_versions import version_read
 from de_resources.errors import PermanentError
 from de_resources.gates import passed
 from de_resources.late_data.state import Processed
+from de_resources.promises import needed
 
 if TYPE_CHECKING:
     from de_resources.compat.graph import AssetGraph
@@ -225,8 +226,8 @@ class Runs:
 
     def _ungated(self, parts: set[str]) -> set[str]:
         graph, source = self.consumer.graph, self.consumer.source
-        specs = {check: graph.get_check_spec(check) for check in graph.get(source).check_keys}
-        gates = [check for check, spec in specs.items() if spec.blocking and spec.partitions_def is not None]
+        asked = needed(graph, [self.consumer.key], source)
+        gates = [check for check in asked if graph.get_check_spec(check).partitions_def is not None]
         if not gates or not parts:
             return set()
         written = self.instance.get_latest_storage_id_by_partition(
