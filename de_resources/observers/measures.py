@@ -126,11 +126,11 @@ def _close_looks(field_: StructField, contract: Contract | None) -> list[str]:
 
     Known by the type alone: a column's expression costs a call of the engine for each of its parts, and this is asked of all.
     """
-    name, type_ = field_.name, field_.dataType
-    if _is_key(name, contract):
-        return []
+    name, type_, is_key = field_.name, field_.dataType, _is_key(field_.name, contract)
+    if is_key and isinstance(type_, IntegralType):
+        return []  # of numbers that are all different nothing but the bounds is shown
     of_values = _look_at_values(type_) if may_show_values(name, contract) else []
-    return [*([DISTINCT] if _has_countable_values(type_) else []), *of_values]
+    return [*([DISTINCT] if _has_countable_values(type_) and not is_key else []), *of_values]
 
 
 def _look_at_values(type_: DataType) -> list[str]:
