@@ -188,6 +188,42 @@ def test_without_the_old_image_a_large_unchanged_value_is_named_and_not_null(
     assert update["after"]["name"] == "b"
 
 
+def test_what_a_savepoint_took_back_never_arrives_and_keys_that_are_exchanged_keep_their_rows(
+    world: World, relaying: Callable[[], None]
+) -> None:
+    prepare(PostgresDatabase(), world.source)
+    relaying()
+    world.execute("INSERT INTO {} (id, name, notes) VALUES (1, 'one', %s), (2, 'two', NULL)", LARGE)
+    world.execute(
+        "SAVEPOINT outer_; UPDATE {0} SET name = 'wrong'; DELETE FROM {0} WHERE id = 2; INSERT INTO {0} VALUES (3, 'wrong');"
+        "SAVEPOINT inner_; TRUNCATE {0}; ROLLBACK TO inner_; ROLLBACK TO outer_;"
+        "UPDATE {0} SET id = -1 WHERE id = 1; UPDATE {0} SET id = 1 WHERE id = 2; UPDATE {0} SET id = 2 WHERE id = -1;"
+        "SAVEPOINT kept; INSERT INTO {0} VALUES (4, 'four'); RELEASE kept; UPDATE {0} SET score = 4 WHERE id = 4"
+    )
+    world.wait()
+
+    # By hand: two rows; each change of a key is a deletion and a creation; the fourth row, and its score.
+    assert [c["op"] for c in world.changes()] == ["c", "c"] + ["d", "c"] * 3 + ["c", "u"]
+    assert len({c["source"]["commit_lsn"] for c in world.changes()[2:]}) == 1
+    assert {id_: (row["name"], row["score"], row["notes"]) for id_, row in folded(world).items()} == {
+        1: ("two", None, None),
+        2: ("one", None, LARGE),
+        4: ("four", 4.0, None),
+    }
+
+
+@pytest.mark.parametrize("rows", [2_000, 200_000])
+def test_rows_of_one_transaction_arrive_all_and_once(world: World, relaying: Callable[[], None], rows: int) -> None:
+    prepare(PostgresDatabase(), world.source)
+    relaying()
+    world.execute(f"INSERT INTO {{}} (id, name) SELECT n, 'n' || n FROM generate_series(1, {rows}) n")
+    world.wait()
+
+    told = [(c["op"], c["after"]["id"], c["after"]["name"]) for c in world.changes()]
+    assert told == [("c", n, f"n{n}") for n in range(1, rows + 1)], "in the order of the database"
+    assert len({c["source"]["commit_lsn"] for c in world.changes()}) == 1
+
+
 def test_rows_from_before_arrive_once_as_a_snapshot_and_changes_go_on_from_there(
     world: World, relaying: Callable[[], None]
 ) -> None:
