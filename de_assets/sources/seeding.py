@@ -70,13 +70,18 @@ class FarFromOtherLogs(PermanentError):
 
 
 class EmptyLog(PermanentError):
-    """An access log without a single line that parses."""
+    """An access log without a single line that parses, or without a line where no other log says which hours there are."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(self, paths: Sequence[str], *, has_lines: bool) -> None:
         self.paths = tuple(paths)
+        names = ", ".join(paths)
+        why = (
+            f"No line of {names} is in the combined log format of Apache or nginx."
+            if has_lines
+            else f"{names} has no line yet."
+        )
         super().__init__(
-            f"No line of {', '.join(paths)} is in the combined log format of Apache or nginx. Nothing was landed. "
-            "Pass the server's access log: `de run --log /var/log/nginx/access.log`."
+            f"{why} Nothing was landed. Pass the server's access log: `de run --log /var/log/nginx/access.log`."
         )
 
 
@@ -133,7 +138,8 @@ def seed_access_log(settings: Settings, paths: Sequence[str], progress: Progress
     """Land a web server's log; the calendar of this home grows by the hours that it covers. Landing it again changes nothing.
 
     Visitors become keyed hashes; the key is a generated secret of this home. Visits that were simulated here are set aside. A
-    log that is refused leaves nothing behind. Raises `EmptyLog`, `FarFromOtherLogs`, and `TableBusy` while somebody else lands.
+    log without a line yet changes nothing where other logs are landed. A log that is refused leaves nothing behind.
+    Raises `EmptyLog`, `FarFromOtherLogs`, and `TableBusy` while somebody else lands.
     """
     key = Secrets.from_settings(settings).generate(LOG_KEY).encode()
     with landing_alone(settings.landing):
@@ -141,19 +147,29 @@ def seed_access_log(settings: Settings, paths: Sequence[str], progress: Progress
         logs = recorded.calendar if recorded and recorded.of == CalendarOrigin.LOGS else None
 
         def accept(report: AccessLogReport) -> None:
+            has_lines = report.lines > report.blank
+            if not report.per_day and (has_lines or logs is None):
+                raise EmptyLog(paths, has_lines=has_lines)
             if not report.per_day:
-                raise EmptyLog(paths)
+                return
             _require_near(_hours_of(report), logs)
             if recorded and recorded.of == CalendarOrigin.SIMULATION:
                 set_aside(settings.landing)
 
         report = land_access_log(settings.landing, [Path(p) for p in paths], key, progress, before_landing=accept)
-        calendar = _hours_of(report) if logs is None else _hours_of(report).union(logs)
+        calendar = _grown(logs, report)
         calendar.save(settings, CalendarOrigin.LOGS)
         if not is_ready(settings.landing / DEVICES):
             land_devices(settings.landing, World(seed=0), calendar.start)
     gave_way = recorded is not None and recorded.of == CalendarOrigin.SIMULATION
     return Seeded(calendar, visits=report.visits, took_the_place=gave_way), report
+
+
+def _grown(logs: Calendar | None, report: AccessLogReport) -> Calendar:
+    """The calendar of all logs; `logs` is that of those before."""
+    if logs is None:
+        return _hours_of(report)
+    return _hours_of(report).union(logs) if report.hours else logs
 
 
 def _hours_of(report: AccessLogReport) -> Calendar:

@@ -320,6 +320,25 @@ def test_a_file_that_is_no_log_is_refused_and_leaves_nothing(home: Settings) -> 
     assert RecordedCalendar.find(home) is None
 
 
+@pytest.mark.parametrize("lines", [(), (b"\n", b"\r\n")], ids=["no byte", "blank lines"])
+def test_a_log_without_a_line_yet_is_a_quiet_one_where_there_are_others(
+    home: Settings, lines: tuple[bytes, ...]
+) -> None:
+    """What a server has just rotated is empty until somebody asks for a page."""
+    with pytest.raises(EmptyLog, match="has no line yet"):
+        _seed(home, "access.log", *lines)
+    assert (ready_hours(home.landing), RecordedCalendar.find(home)) == ([], None)
+    _seed(home, "access.log.1", _line(FIRST))
+    before = _fingerprint(home.landing)
+    assert _seed(home, "access.log", *lines).calendar == _hours(0, 1)
+    assert (_fingerprint(home.landing), RecordedCalendar.find(home)) == (
+        before,
+        RecordedCalendar(_hours(0, 1), CalendarOrigin.LOGS),
+    )
+    with pytest.raises(EmptyLog, match="combined log format"):
+        _seed(home, "letter.txt", b"Dear reader,\n")
+
+
 def test_what_was_simulated_gives_way_to_a_log_and_is_kept(home: Settings) -> None:
     seed_simulation(home, _hours(0, 2), seed=7, visits=40, progress=lambda _done, _total: None, say=lambda _what: None)
     simulated = _records(home.landing)
