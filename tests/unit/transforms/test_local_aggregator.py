@@ -67,3 +67,12 @@ def test_a_key_in_two_parts_is_seen_and_null_in_two_is_not(spark: SparkSession) 
     rows: list[Row] = [(0, "a", 1), (1, "b", 1), (1, "a", 2), (2, "a", 3), (0, None, 1), (1, None, 1), (0, "c", 1)]
     rows += [(1, "c", 1), (1, "c", 1)]
     assert keys_in_several_parts(aggregate_parts(parts_of(spark, rows), "key", measures()), "key", 5) == ["a", "c"]
+
+
+def test_a_part_without_records_adds_no_row_and_none_at_all_give_none(spark: SparkSession) -> None:
+    parts = parts_of(spark, [(0, "a", 1), (2, None, 2), (2, "b", 3)])
+    counted = {"records": F.count(F.lit(1))}
+    found = aggregate_parts(parts, "key", counted).collect()
+    assert {(row.key, row.records) for row in found} == {("a", 1), (None, 1), ("b", 1)}
+    assert len(found) == 3
+    assert aggregate_parts([part.limit(0) for part in parts], "key", counted).collect() == []

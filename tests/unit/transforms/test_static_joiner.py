@@ -17,6 +17,7 @@ from de_assets.transforms.data_value.static_joiner import (
     count_unmatched,
     current_and_history,
     join_current_or_history,
+    join_reference,
     join_valid_at,
 )
 from de_checks.intervals import History, Interval, history_of
@@ -70,6 +71,27 @@ def test_any_history_and_any_events_give_what_looking_up_by_hand_gives(
     assert "valid_to" not in current.columns
     in_two = join_current_or_history(events, current, history, "who", "t", {"says": "said"}, matched="known")
     assert told(in_two) == expected
+
+
+def test_an_unknown_key_matches_no_unknown_key_and_an_empty_side_leaves_every_event(spark: SparkSession) -> None:
+    """Null on both sides is no match, also in one part of a key; two unknown versions would repeat an event."""
+    seen = [(1, "a", 3), (2, None, 3), (3, "b", 3)]
+    versions = [("a", 0, None, 7), (None, 0, None, 8), (None, 0, 9, 9)]
+    events, dimension = spark.createDataFrame(seen, EVENTS), spark.createDataFrame(versions, SCHEMA)
+    alone = {1: (None, False), 2: (None, False), 3: (None, False)}
+
+    def joined(left: DataFrame, right: DataFrame) -> dict[int, tuple[int | None, bool]]:
+        return told(join_valid_at(left, right, "who", "t", {"says": "said"}, matched="known"))
+
+    assert joined(events, dimension) == {**alone, 1: (7, True)}
+    assert joined(events, dimension.limit(0)) == alone
+    assert joined(events.limit(0), dimension) == {}
+
+    on = {"who": "who", "t": "valid_from"}
+    reference = spark.createDataFrame([("a", 3, None, 7), (None, 3, None, 8), (None, 3, None, 9)], SCHEMA)
+    for side, found in ((reference, {1: 7, 2: None, 3: None}), (reference.limit(0), dict.fromkeys((1, 2, 3)))):
+        rows = join_reference(events, side, on, {"says": "said"}).collect()
+        assert sorted((row.id, row.said) for row in rows) == sorted(found.items())
 
 
 @pytest.mark.parametrize(
