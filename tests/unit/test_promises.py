@@ -158,7 +158,7 @@ def test_a_pipeline_that_goes_in_order_is_stopped_as_a_whole(run: Run) -> None:
 
 
 def test_de_run_holds_back_the_same(instance: dg.DagsterInstance) -> None:
-    graph = world(unique=[BAD], whole=[KEYS[0]])
+    graph = world(unique=[KEYS[0], BAD], whole=[KEYS[0]])
     outcomes = {each.unit.name: each for each in fill(units([graph]), instance, look=lambda _: FillState(), absent={})}
     assert outcomes["strict"].written == {KEYS[1], *KEYS[3:]}
     assert outcomes["easy"].written == outcomes["after"].written == {*KEYS[1:]}
