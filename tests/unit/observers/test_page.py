@@ -111,7 +111,8 @@ def test_a_very_wide_table_is_cut_and_says_so() -> None:
         "t", 1, [HistoryPoint("2024-01-01", 1, NOW, Figures(1, {c: {"nulls": 0} for c in columns}))]
     )
     shown = page(wide, *columns)
-    assert "9,800 more columns" in shown
+    assert "1,800 more columns are measured and not shown" in shown
+    assert "The last 8,000 columns of the table are not measured" in shown
     assert shown.count("<h3>c") == MOST_COLUMNS
 
 
