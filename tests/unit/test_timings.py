@@ -27,7 +27,7 @@ def test_a_test_of_two_patterns_counts_for_each_with_a_half() -> None:
 
 
 def test_the_report_names_what_is_over_its_budget(tmp_path: Path) -> None:
-    lines = [line("a::dear", 15.0, 5.5, ("merger",)), line("a::cheap", 19.9, 0.0, ("proxy",))]
+    lines = [line("a::dear@a group", 15.0, 5.5, ("merger",)), line("a::cheap", 19.9, 0.0, ("proxy",))]
     (tmp_path / "1.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
     timings.main(tmp_path, tmp_path / "report")
     assert json.loads((tmp_path / "report.json").read_text())["patterns_over_budget"] == {"merger": 20.5}
