@@ -17,7 +17,7 @@ readers nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -62,30 +62,29 @@ def present_in(table: Table) -> dict[str, str]:
     return _present(table.log())
 
 
-def held(table: Table, log: TableLog | None) -> frozenset[str]:
-    """The rules that the store holds in the log's newest version; none of a table that is not `enforced`.
+def held(table: Table, log: TableLog | None = None) -> frozenset[str]:
+    """The rules that the store holds in the log's version, or now; none of a table that is not `enforced`.
 
     No row of that version breaks them: Delta looks at the rows that are there when a constraint is added, and at every row
     that is written from then on.
     """
-    if not table.enforced or log is None:
+    if not table.enforced:
         return frozenset()
-    present = _present(log)
+    present = _present(log or table.log())
     return frozenset(rule.name for name, rule in _rules(table).items() if _same(present.get(name), rule.constraint))
 
 
-def with_held(table: Table, log: TableLog, counted: frames.Counters, left_out: Container[str]) -> frames.Counters:
+def with_held(table: Table, log: TableLog, counted: frames.Counters, left_out: frozenset[str]) -> frames.Counters:
     """What a write has counted, and 0 for each rule that it left to the store.
 
     Unknown where the store does not hold one of these any more: somebody took it away beside the write.
     """
     rows, violations = counted
-    if violations is None or table.contract is None:
+    if violations is None or not left_out:
         return counted
-    still = held(table, log)
-    if any(rule.name in left_out and rule.name not in still for rule in table.contract.rules):
+    if not left_out <= held(table, log):
         return rows, None
-    return rows, {rule.name: violations.get(rule.name, 0) for rule in table.contract.rules}
+    return rows, {rule.name: violations.get(rule.name, 0) for rule in _rules(table).values()}
 
 
 def told(blocked: Mapping[str, int]) -> dict[str, str]:

@@ -88,7 +88,7 @@ def _write(
     with explained(table):
         table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
     observation = Observation(f"write_{uuid4().hex}")
-    held = constraints.held(table, table.log())
+    held = constraints.held(table)
     guarded = frames.counted(frames.guard(frame, slice_), table.contract, observation, held)
     crash_point("before_commit", table.name)
     with explained(table, frame, slice_):

@@ -106,7 +106,7 @@ def run_available_now(
     crash_point("before_write", table.name)
     with explained(table):
         table.create_if_missing(session, frame.schema)
-    held = constraints.held(table, table.log())
+    held = constraints.held(table)
     counted = frames.counted(frame, table.contract, _OBSERVATION, held)
     checkpoint = f"{table.uri}/{CHECKPOINT}"
     followed = identify(session, table.name, checkpoint, source) if source else {}
