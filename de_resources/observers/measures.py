@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from pyspark.sql import Column, Row
@@ -122,23 +123,19 @@ def looked_at_closely(fields: Sequence[StructField], contract: Contract | None) 
 
 
 def _close_looks(field_: StructField, contract: Contract | None) -> list[str]:
-    """The figures of a column that are neither nulls nor bounds, by the names of their measures.
-
-    Known by the type alone: a column's expression costs a call of the engine for each of its parts, and this is asked of all.
-    """
+    """The figures of a column that are neither nulls nor bounds, by the names of their measures."""
     name, type_, is_key = field_.name, field_.dataType, _is_key(field_.name, contract)
     if is_key and isinstance(type_, IntegralType):
         return []  # of numbers that are all different nothing but the bounds is shown
-    of_values = _look_at_values(type_) if may_show_values(name, contract) else []
+    of_values = _look_at_values(type_) if may_show_values(name, contract) else ()
     return [*([DISTINCT] if _has_countable_values(type_) and not is_key else []), *of_values]
 
 
-def _look_at_values(type_: DataType) -> list[str]:
-    if isinstance(type_, IntegralType | FractionalType):
-        return [_NUMBER]
-    if isinstance(type_, BooleanType):
-        return [TRUE]
-    return [LONGEST] if isinstance(type_, StringType | BinaryType | ArrayType | MapType) else []
+@cache
+def _look_at_values(type_: DataType) -> tuple[str, ...]:
+    """The same of values of a type. Kept, for each expression costs calls of the engine, and this is asked of every column."""
+    measures = _of_values("", F.lit(None), type_, None)
+    return tuple(measure.name for measure in measures if measure.name not in (_DAY, _MOMENT))
 
 
 def sums_and_bounds_of(
