@@ -11,9 +11,6 @@ from dagster import AssetKey
 from de_assets.filling.units import Unit
 from de_resources.held_back import in_the_time_of
 
-_SOME = frozenset({dg.AssetCheckKey(AssetKey("any"), "any")})
-"""What is bad, and not by gates, is good for nobody."""
-
 
 @dataclass
 class FillState:
@@ -33,7 +30,8 @@ class FillState:
 
     def holds_back(self, unit: Unit) -> dict[str, str]:
         """What is bad for this reader: not what is refused by gates alone whose promises it does not need."""
-        return {key: why for key, why in self.bad.items() if not self.refused.get(key, _SOME) <= unit.not_needed}
+        goes_on = {key for key, gates in self.refused.items() if gates <= unit.not_needed}
+        return {key: why for key, why in self.bad.items() if key not in goes_on}
 
     @property
     def is_empty(self) -> bool:
