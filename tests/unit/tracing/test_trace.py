@@ -60,14 +60,19 @@ def stamp(table: Table, run: str) -> CommitInfo:
     return CommitInfo(table.name, table.name, "all", run, run, uuid4().hex)
 
 
+def tables_in(lake: Path) -> tuple[Table, Table]:
+    clicks = Table("silver.clicks", f"{lake}/silver/clicks", Contract.of(Clicks))
+    return clicks, Table("gold.visitors", f"{lake}/gold/visitors", Contract.of(Visitors))
+
+
 @pytest.fixture
 def clicks(lake: Path) -> Table:
-    return Table("silver.clicks", f"{lake}/silver/clicks", Contract.of(Clicks))
+    return tables_in(lake)[0]
 
 
 @pytest.fixture
 def visitors(lake: Path) -> Table:
-    return Table("gold.visitors", f"{lake}/gold/visitors", Contract.of(Visitors))
+    return tables_in(lake)[1]
 
 
 def frame(spark: SparkSession, rows: list[tuple[object, ...]], table: Table) -> DataFrame:
@@ -86,9 +91,8 @@ WINDOW = {"silver/clicks": "s.who <=> o.who AND s.at BETWEEN o.first AND o.last"
 @pytest.fixture(scope="module")
 def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, TracedSource]:
     """Written once: who traces changes nothing. Two runs of clicks, one of visitors."""
-    lake, half = tmp_path_factory.mktemp("traced"), len(CLICKS) // 2
-    clicks = Table("silver.clicks", f"{lake}/clicks", Contract.of(Clicks))
-    visitors = Table("gold.visitors", f"{lake}/visitors", Contract.of(Visitors))
+    clicks, visitors = tables_in(tmp_path_factory.mktemp("traced"))
+    half = len(CLICKS) // 2
     append(spark, clicks, frame(spark, CLICKS[:half], clicks), stamp(clicks, "run-1"), slice_=None)
     append(spark, clicks, frame(spark, CLICKS[half:], clicks), stamp(clicks, "run-2"), slice_=None)
     rows: list[tuple[object, ...]] = [("ann", 10, 12), (None, 11, 14), ("bob", 13, 13), ("ann", 99, 99)]
