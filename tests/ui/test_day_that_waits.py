@@ -23,7 +23,7 @@ run_coordinator: {module: dagster._core.run_coordinator, class: QueuedRunCoordin
 compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}
 """
 SECONDS = 120.0
-FIRST, SECOND = "2026-01-05", "2026-01-06"
+FIRST, SECOND, THIRD, FOURTH = "2026-01-05", "2026-01-06", "2026-01-07", "2026-01-08"
 MADE = "assetMaterializations(partitions: $partitions) { partition " + METADATA + " }"
 TOLD = "assetObservations(partitions: $partitions) { description " + METADATA + " }"
 VERDICTS = """query Verdicts($key: AssetKeyInput!, $partition: String!) { assetCheckExecutions(
@@ -78,6 +78,12 @@ class World:
         answer = self.web.ask(VERDICTS, key={"path": asset.split("/")}, partition=day)["assetCheckExecutions"]
         return [each["evaluation"] for each in answer if each["evaluation"]]
 
+    def asked_for(self, asset: str, day: str) -> int:
+        """How many runs the conditions asked for that compute this day of the asset."""
+        tags = {"dagster/from_automation_condition": "true", "dagster/partition": day}
+        key = dg.AssetKey.from_user_string(asset)
+        return sum(key in (run.asset_selection or ()) for run in self.instance.get_runs(dg.RunsFilter(tags=tags)))
+
     def looks(self) -> dict[str, int]:
         """How often the daemon has evaluated each sensor."""
         states = self.instance.all_instigator_state()
@@ -130,8 +136,7 @@ def test_a_day_names_the_hour_that_failed_and_is_computed_once_when_that_one_was
     (day,) = world.made("gold/per_day", FIRST)
     assert entry(day, "completeness")["floatRepr"] == "1.0"
     assert [each["success"] for each in world.verdicts("gold/per_day", FIRST)] == [True]
-    asked = world.instance.get_runs(dg.RunsFilter(tags={"dagster/from_automation_condition": "true"}))
-    assert len(asked) == 1, "once, with its last hour"
+    assert world.asked_for("gold/per_day", FIRST) == 1, "once, with its last hour"
 
 
 @pytest.mark.pattern("unaligned_fan_in")
@@ -158,3 +163,47 @@ def test_a_report_is_out_at_its_deadline_says_what_is_missing_and_is_redone_with
     assert entry(newest, "is_approximate")["boolValue"] is False
     assert json.loads(entry(newest, "missing_inputs")["jsonString"]) == {}
     assert world.verdicts("gold/report", SECOND)[0]["success"] is True
+
+
+@pytest.mark.pattern("aligned_fan_in")
+def test_a_red_gate_holds_back_who_needs_what_it_guards_and_not_the_sibling(world: World) -> None:
+    """Of a day one hour has rows twice: its buyers are counted, its sum waits until the hour is mended."""
+    twice = hour(THIRD, 5)
+    (world.root / "rows_are_unique").write_text(twice)
+    world.click(hour(THIRD, 0), hour(THIRD, 23))
+    world.until(lambda: world.made("gold/buyers", THIRD))
+    named = f"Waits for silver/sales {twice}: a blocking check has not passed"
+    world.until(lambda: any(each["description"].startswith(named) for each in world.told("gold/per_day", THIRD)))
+    world.look_again("cascade")
+    assert world.made("gold/per_day", THIRD) == [], "it needs every promise"
+    assert not any("blocking check" in each["description"] for each in world.told("gold/buyers", THIRD))
+
+    (world.root / "rows_are_unique").unlink()
+    assert world.click(twice, twice) == "SUCCESS"
+    world.until(lambda: world.made("gold/per_day", THIRD))
+    assert world.asked_for("gold/per_day", THIRD) == 1
+
+    (world.root / "rows_are_whole").write_text(twice)
+    world.click(twice, twice)
+    world.look_again("cascade")
+    made = {asset: len(world.made(asset, THIRD)) for asset in ("gold/per_day", "gold/buyers")}
+    assert made == {"gold/per_day": 1, "gold/buyers": 2}, (
+        "buyers were made of the mended hour too, and not of the broken one"
+    )
+
+
+@pytest.mark.pattern("unaligned_fan_in")
+def test_a_day_of_which_nothing_came_is_reported_at_its_deadline_as_well(world: World) -> None:
+    world.click(hour(THIRD, 0), hour(THIRD, 0))
+    world.wind("2026-01-09T02:59:00")
+    world.look_again("report_due")
+    assert world.made("gold/report", FOURTH) == [], "it may still come"
+    world.wind("2026-01-09T03:01:00")
+    world.until(lambda: world.verdicts("gold/report", FOURTH))
+    (made,) = world.made("gold/report", FOURTH)
+    assert entry(made, "completeness")["floatRepr"] == "0.0"
+    nothing = {hour(FOURTH, each): "never computed" for each in range(24)}
+    assert json.loads(entry(made, "missing_inputs")["jsonString"]) == nothing
+    (warned,) = world.verdicts("gold/report", FOURTH)
+    assert (warned["success"], warned["severity"]) == (False, "WARN")
+    assert "of 0% of its inputs" in warned["description"]
