@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 from test_browser import CHROMIUM, FLAGS, LARGEST_PICTURE, PATIENCE_MS
 from traced_rows import NOW, OWNERS, session_of
 from waiting import PATIENCE
-from web_ui import PROJECT
+from web_ui import PROJECT, until
 
 from de_assets.cli.trace_page import write_page
 from de_resources.observatory.site import pages_of
@@ -183,8 +183,12 @@ def test_light_or_dark_is_as_the_system_has_it_until_a_person_chooses(visit: Vis
     page.get_by_role("button", name="light and dark").click()
     light = page.evaluate(ground)
     assert light != dark
-    visitor.opens("silver/visits.html")
-    assert page.evaluate(ground) == light, "the choice is kept"
+    # A browser keeps what a page stores some time after it was stored.
+    until(
+        lambda: visitor.opens("silver/visits.html").evaluate(ground) == light,
+        PATIENCE,
+        lambda: "the choice is not kept",
+    )
     assert visit(year, scheme="light").opens("index.html").evaluate(ground) == light
 
 
