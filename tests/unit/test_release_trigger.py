@@ -77,7 +77,9 @@ JSON = st.recursive(
 TIMES = st.datetimes(timezones=st.timezones()).map(datetime.isoformat) | st.sampled_from(
     ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-23:59", "9999-12-31T24:00:00Z", "0001-W01-1T00:00Z"]
 )
-CHANGES = st.dictionaries(st.sampled_from(["id", "source", "type", "specversion", "dataschema", "data"]), JSON, max_size=2)
+CHANGES = st.dictionaries(
+    st.sampled_from(["id", "source", "type", "specversion", "dataschema", "data"]), JSON, max_size=2
+)
 
 
 @given(CHANGES, TIMES | JSON)
