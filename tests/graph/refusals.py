@@ -146,6 +146,10 @@ def _once(make: Callable[[Shop], DataFrame], key: str | None = None, **options: 
     return lambda shop: shop.run(asset("rows", lambda _: make(shop), **options), key=key)
 
 
+def _field_with_a_space(shop: Shop) -> DataFrame:
+    return shop.frame([(1, (2,))], "id long, s struct<`event time`: long>")
+
+
 def _taken(shop: Shop) -> object:
     folder = shop.root / "silver" / "rows"
     folder.mkdir(parents=True)
@@ -222,6 +226,18 @@ REFUSALS = (
             merge_keys=["id"],
         ),
         rows=None,
+    ),
+    Refusal("a field whose name needs the mapping", "UnstorableName", _once(_field_with_a_space), rows=None),
+    Refusal(
+        "a column twice",
+        "UnstorableFrame",
+        _once(lambda s: s.spark.range(1).join(s.spark.range(1).withColumnRenamed("id", "ID"))),
+        rows=None,
+    ),
+    Refusal(
+        "a column of a type that no table has",
+        "UnstorableFrame",
+        _twice(lambda s: s.frame([(1,)], "id long").withColumn("v", F.expr("INTERVAL '1' DAY")), schema_mode="merge"),
     ),
     Refusal("an input that was never written", "TableMissing", _missing, rows=None),
     Refusal("a run without a partition", "NoPartitionNamed", lambda shop: shop.run(_kept(shop)), rows=None),

@@ -4,11 +4,12 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster_delta import MergeConfig, MergeType
+from dagster_delta import ClientConfig, MergeConfig, MergeType
 from io_manager_support import Shop, asset
 from pyspark.sql import DataFrame
 
 from de_resources.delta.asset_settings import NotAtRunTime, UnsupportedSetting
+from de_resources.delta.log import TableLog
 from de_resources.delta.write.frames import SchemaMismatch
 
 pytestmark = pytest.mark.pattern("data_overwrite")
@@ -86,3 +87,26 @@ def test_properties_of_a_table_are_those_of_its_asset_and_then_the_managers(shop
     found = shop.log("users").table.metadata().configuration
     assert found["delta.appendOnly"] == "true"
     assert found["delta.logRetentionDuration"] == "interval 7 days"
+
+
+def test_values_of_another_type_are_refused_whatever_the_manager_says_of_them(shop: Shop) -> None:
+    shop.seed("users", [(1,)], "id long", None)
+    shop.config = {"error_on_type_mismatch": False}
+    error = shop.failure(asset("users", lambda _: shop.frame([("2",)], "id string")))
+    assert isinstance(error, SchemaMismatch)
+    assert error.mistyped == {"id": ("string", "bigint")}
+    assert shop.rows("users") == [(1,)]
+
+
+def test_the_log_is_read_with_the_options_of_the_client(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    opened = TableLog.open
+
+    def opening(uri: str, storage_options: Any = None) -> TableLog | None:
+        asked.append(storage_options)
+        return opened(uri, storage_options)
+
+    monkeypatch.setattr(TableLog, "open", opening)
+    shop.config = {"client_options": ClientConfig(timeout="7s")}
+    shop.run(asset("users", lambda _: shop.frame([(1,)], "id long")))
+    assert {tuple(options.items()) for options in asked} == {(("timeout", "7s"),)}

@@ -3,9 +3,12 @@
 import json
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 import dagster as dg
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from de_assets.automation.triggers.releases import answer, feature_released, run_requests, warnings
 from de_assets.sources.simulator import World, announcements
@@ -64,6 +67,37 @@ def test_the_next_tick_goes_on_behind_what_was_read_whether_it_asked_for_runs_or
     assert bool(told.run_requests) == interesting
     assert told.cursor == batch.cursor
     assert json.loads(batch.cursor) == {"topic": "t", "offsets": {"0": 60}}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+TIMES = st.datetimes(timezones=st.timezones()).map(datetime.isoformat) | st.sampled_from(
+    ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-23:59", "9999-12-31T24:00:00Z", "0001-W01-1T00:00Z"]
+)
+CHANGES = st.dictionaries(
+    st.sampled_from(["id", "source", "type", "specversion", "dataschema", "data"]), JSON, max_size=2
+)
+
+
+@given(CHANGES, TIMES | JSON)
+@example({}, "0001-01-01T00:00:00+14:00")
+@example({"id": "\ud800"}, "2024-10-10T09:00:00Z")
+def test_whatever_an_event_says_the_good_ones_beside_it_start_their_runs_and_the_next_tick_goes_on(
+    changes: dict[str, Any], time: Any
+) -> None:
+    """Such a time has no form in UTC: whoever computed it stopped the sensor, and at the next tick again, for ever."""
+    good = next(record for record in RECORDS if b"blog.feature.released" in (record.value or b""))
+    odd = json.dumps({**json.loads(good.value or b""), "id": "odd", **changes, "time": time}).encode()
+    told = answer(Batch("t", [Record(0, 1, None, odd, milliseconds(NOW)), good], {0: 3}), NOW)
+    assert told.cursor == Batch("t", [], {0: 3}).cursor
+    keys = [request.run_key for request in told.run_requests or ()]
+    assert f"/blog/releases#{json.loads(good.value or b'')['id']}" in keys
+    assert len(keys) <= 2
+    for request in told.run_requests or ():
+        json.dumps([request.tags, request.run_config], ensure_ascii=False).encode()  # as the daemon will store it
 
 
 def test_while_the_broker_is_away_the_next_tick_goes_on_where_the_last_one_ended() -> None:

@@ -20,6 +20,7 @@ from de_resources.delta.write import stream as streaming
 from de_resources.delta.write.frames import match_schema
 from de_resources.delta.write.request import WriteRequest
 from de_resources.delta.write.stateful_plan import PartitionRun
+from de_resources.delta.write.storable import require_storable
 from de_resources.delta.write.stored_form import ConstraintsOnStoredForm
 from de_resources.delta.write.writer import Write
 from de_resources.errors import PermanentError
@@ -29,8 +30,10 @@ def write_table(request: WriteRequest) -> Written:
     """Bring the frame into the declared form and write it, by the request's mode; the caller holds the table's lock.
 
     A partition of a stateful merge and a stream have writers of their own. A rerun leaves the same rows, other than of
-    `append`; a retry of a write that had committed is skipped. Raises `SchemaMismatch`, and what the writers raise.
+    `append`; a retry of a write that had committed is skipped. Raises `UnstorableFrame`, `SchemaMismatch`, and what the
+    writers raise.
     """
+    require_storable(request.frame.schema, request.table.name)
     if request.form.encode is not None and request.table.constraints():
         raise ConstraintsOnStoredForm(request.table.name)
     request = _conformed(request)

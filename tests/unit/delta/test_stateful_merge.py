@@ -216,6 +216,31 @@ def test_what_cannot_be_merged_takes_nothing_back(history: History) -> None:
     assert history.log.version == before
 
 
+def test_a_day_that_says_other_things_under_a_days_order_is_refused_and_a_day_may_correct_itself(
+    spark: SparkSession, table: MakeTable, stamp: MakeStamp
+) -> None:
+    """A rerun is compared with the rows below its own day, so that what it said before is no contradiction."""
+    ordered = table()
+
+    def run(day: int, *rows: tuple[int, int, str]) -> Written:
+        frame = spark.createDataFrame(list(rows), "id int, seq int, text string").coalesce(1)
+        turn = PartitionRun(DAYS[day - 1], DAYS)
+        return merge(spark, ordered, frame, stamp(None, DAYS[day - 1]), rule=MergeRule(("id",), order="seq"), turn=turn)
+
+    run(1, (1, 5, "one"), (2, 5, "one"))
+    with pytest.raises(UnmergeableRows, match=r"1 row\(s\) have the `seq` of the table's row") as caught:
+        run(2, (1, 5, "two"), (2, 6, "two"))
+    assert caught.value.examples == ["id=1"]
+    assert sorted(rows_of(ordered.uri)) == [(1, 5, "one"), (2, 5, "one")]
+    run(2, (1, 6, "two"))
+    run(2, (1, 6, "corrected"))
+    assert sorted(rows_of(ordered.uri)) == [(1, 6, "corrected"), (2, 5, "one")]
+    before = DeltaTable(ordered.uri).version()
+    with pytest.raises(UnmergeableRows):
+        run(2, (2, 5, "two"))
+    assert DeltaTable(ordered.uri).version() == before, "nothing was taken back"
+
+
 def test_what_others_changed_is_not_undone_unseen(history: History) -> None:
     history.spark.sql(f"DELETE FROM {history.table.sql} WHERE id = 2")
     erased = history.log.version
