@@ -11,7 +11,7 @@ they have to hold the key of the input. Otherwise nobody can tell, and it is sai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from de_resources.sql.identifiers import identifier
@@ -22,10 +22,14 @@ ROW_LINEAGE = "row_lineage"
 
 @dataclass(frozen=True)
 class RowCondition:
-    """`sql` between `s` and `o`, and how it came about, for people; without one, `how` says why there is none."""
+    """`sql` between `s` and `o`, and how it came about, for people; without one, `how` says why there is none.
+
+    `equal` are the columns of `o` whose values have to be in these of `s`, where nothing else is asked.
+    """
 
     sql: str | None
     how: str
+    equal: Mapping[str, str] = field(default_factory=dict)
 
 
 def condition_of(
@@ -45,4 +49,4 @@ def condition_of(
             f"the values carried over do not hold its key ({', '.join(sorted(lacking))}); declare `row_lineage` for it",
         )
     equal = [f"s.{identifier(theirs)} <=> o.{identifier(own)}" for own, theirs in sorted(pairs.items())]
-    return RowCondition(" AND ".join(equal), f"by equal {', '.join(sorted(pairs))}")
+    return RowCondition(" AND ".join(equal), f"by equal {', '.join(sorted(pairs))}", pairs)

@@ -1,6 +1,6 @@
 """The walk upstream: rows, what they were made of, and the runs that made them.
 
-Each dataset is read once, by a join with the few rows that are traced; an engine does it, as for every other read.
+Each dataset is read once, for the few rows that are traced; an engine does it, as for every other read.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from de_resources.errors import PermanentError
 from de_resources.sql.identifiers import identifier
 from de_resources.tracing.condition import condition_of
 from de_resources.tracing.makers import Maker, Makers
+from de_resources.tracing.matching import matching
 
 AT_MOST = 100
 """Rows of one dataset that are traced further, and shown."""
@@ -169,15 +170,15 @@ def _input(
 ) -> Traced:
     if source.table is None:
         return Traced(source.name, "outside of the lake")
-    if source.table.log() is None:
+    if (log := source.table.log()) is None:
         return Traced(source.name, "it was never written")
     condition = condition_of(source.name, source.key, output.metadata, output.same)
     if condition.sql is None:
         return Traced(source.name, condition.how)
-    rows = [tuple(row.values[name] for name in found.schema.names) for row in found.rows]
-    known = session.createDataFrame(rows, found.schema)
-    matching = _read(session, source).alias("s").join(F.broadcast(known.alias("o")), F.expr(condition.sql), "left_semi")
-    return _walk(session, find, source, condition.how, _rows(source, matching), path)
+    known = [row.values for row in found.rows]
+    partitions = log.table.metadata().partition_columns
+    rows = matching(session, _read(session, source), condition, known, found.schema, partitions)
+    return _walk(session, find, source, condition.how, _rows(source, rows), path)
 
 
 def _read(session: SparkSession, source: TracedSource) -> DataFrame:

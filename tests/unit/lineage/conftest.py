@@ -30,14 +30,14 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str
     return str(root)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def visits(spark: SparkSession, folder: str) -> DataFrame:
-    """The first input; its filter is the reader's choice of partitions."""
+    """The first input; its filter is the reader's choice of partitions. Opened once: a frame is never changed."""
     frame = spark.read.parquet(f"{folder}/visits").where("id > 0")
     return frame.select("id", "user_id", "page", "seconds", "tags", "geo").alias("bronze.visits")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def users(spark: SparkSession, folder: str) -> DataFrame:
     """The second input."""
     return spark.read.parquet(f"{folder}/users").alias("silver.users")

@@ -9,8 +9,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pandera.pyspark as pa
+import pyarrow as arrow
 import pyspark.sql.types as T
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from de_resources.contract import Contract
@@ -18,9 +20,10 @@ from de_resources.delta.log import TableLog
 from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.merge import MergeRule, merge
 from de_resources.delta.write.overwrite import append, replace
-from de_resources.tracing.condition import condition_of
+from de_resources.tracing.condition import RowCondition, condition_of
 from de_resources.tracing.makers import OUTSIDE, Maker, Makers, runs
-from de_resources.tracing.trace import AT_MOST, Key, NoSuchRow, NotTraceable, Outside, TracedSource, trace
+from de_resources.tracing.matching import matching
+from de_resources.tracing.trace import AT_MOST, Key, NoSuchRow, NotTraceable, Outside, Traced, TracedSource, trace
 
 pytestmark = pytest.mark.pattern("fine_grained_tracker")
 
@@ -54,6 +57,7 @@ class Visitors(pa.DataFrameModel):
 
 
 CLICKS = [(1, "ann", 10), (2, None, 11), (3, "ann", 12), (4, "bob", 13), (5, None, 14), (6, "ann", 99)]
+VISITORS = [("ann", 10, 12), (None, 11, 14), ("bob", 13, 13), ("ann", 99, 99)]
 
 
 def stamp(table: Table, run: str) -> CommitInfo:
@@ -85,6 +89,14 @@ def finder(*sources: TracedSource) -> Callable[[str], TracedSource]:
     return lambda name: known.get(name, TracedSource(name))
 
 
+def copy_of_clicks(written: Mapping[str, TracedSource], to: Table) -> TracedSource:
+    """The table of all tests, with its log, to be changed by one of them."""
+    source = written["silver/clicks"]
+    assert source.table is not None
+    shutil.copytree(source.table.uri, to.uri)
+    return dataclasses.replace(source, table=to)
+
+
 WINDOW = {"silver/clicks": "s.who <=> o.who AND s.at BETWEEN o.first AND o.last"}
 
 
@@ -95,8 +107,7 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ma
     half = len(CLICKS) // 2
     append(spark, clicks, frame(spark, CLICKS[:half], clicks), stamp(clicks, "run-1"), slice_=None)
     append(spark, clicks, frame(spark, CLICKS[half:], clicks), stamp(clicks, "run-2"), slice_=None)
-    rows: list[tuple[object, ...]] = [("ann", 10, 12), (None, 11, 14), ("bob", 13, 13), ("ann", 99, 99)]
-    replace(spark, visitors, frame(spark, rows, visitors), stamp(visitors, "run-3"), slice_=None)
+    replace(spark, visitors, frame(spark, [*VISITORS], visitors), stamp(visitors, "run-3"), slice_=None)
     same = {"id": {"bronze/lines": "id"}, "at": {"bronze/lines": "at"}}
     return {
         "silver/clicks": TracedSource("silver/clicks", clicks, ("bronze/lines",), same),
@@ -104,11 +115,16 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ma
     }
 
 
-def test_each_gold_row_leads_to_its_own_silver_rows_and_their_runs(
-    spark: SparkSession, written: Mapping[str, TracedSource]
-) -> None:
-    for who, first, last in [("ann", 10, 12), (None, 11, 14), ("bob", 13, 13), ("ann", 99, 99)]:
-        found = trace(spark, finder(*written.values()), "gold/visitors", {"first": str(first)})
+@pytest.fixture(scope="module")
+def traced(spark: SparkSession, written: Mapping[str, TracedSource]) -> dict[str, Traced]:
+    """Every gold row with its way down, by its key."""
+    find = finder(*written.values())
+    return {str(first): trace(spark, find, "gold/visitors", {"first": str(first)}) for _, first, _ in VISITORS}
+
+
+def test_each_gold_row_leads_to_its_own_silver_rows_and_their_runs(traced: Mapping[str, Traced]) -> None:
+    for who, first, last in VISITORS:
+        found = traced[str(first)]
         (gold,), (silver,) = found.rows, found.inputs
         assert runs(gold.makers) == ("run-3",)
         expected = {
@@ -119,10 +135,8 @@ def test_each_gold_row_leads_to_its_own_silver_rows_and_their_runs(
         assert [each.dataset for each in silver.inputs] == ["bronze/lines"]
 
 
-def test_personal_values_are_masked_where_they_are_shown(
-    spark: SparkSession, written: Mapping[str, TracedSource]
-) -> None:
-    found = trace(spark, finder(*written.values()), "gold/visitors", {"first": "10"})
+def test_personal_values_are_masked_where_they_are_shown(traced: Mapping[str, Traced]) -> None:
+    found = traced["10"]
     rows = [*found.rows, *found.inputs[0].rows]
     assert {row.values["who"] for row in rows} == {"ann"}
     assert "ann" not in str([row.shown for row in rows])
@@ -131,37 +145,36 @@ def test_personal_values_are_masked_where_they_are_shown(
 def test_rows_that_were_compacted_still_name_the_runs_that_wrote_them(
     spark: SparkSession, written: Mapping[str, TracedSource], clicks: Table
 ) -> None:
-    source = written["silver/clicks"]
-    assert source.table is not None
-    shutil.copytree(source.table.uri, clicks.uri)
+    source = copy_of_clicks(written, clicks)
     spark.sql(f"OPTIMIZE {clicks.sql}")
     log = clicks.log()
     assert log is not None
     assert log.files().num_rows == 1
-    sources = {**written, source.name: dataclasses.replace(source, table=clicks)}
+    sources = {**written, source.name: source}
     found = trace(spark, finder(*sources.values()), "gold/visitors", {"first": "10"})
     assert {runs(row.makers) for row in found.inputs[0].rows} == {("run-2", "run-1")}, "one of the two"
 
 
-def test_a_merge_names_the_run_of_the_file_as_it_is_now(spark: SparkSession, clicks: Table) -> None:
-    rule = MergeRule(key=("id",))
-    for run, rows in (("one", CLICKS), ("two", [(1, "eve", 10)])):
-        merge(spark, clicks, frame(spark, rows, clicks), stamp(clicks, run), rule=rule, slice_=None)
-    found = trace(spark, finder(TracedSource("silver/clicks", clicks)), "silver/clicks", {"id": "1"})
-    assert [runs(row.makers) for row in found.rows] == [("two",)]
+def test_a_merge_names_the_run_of_the_file_as_it_is_now(
+    spark: SparkSession, written: Mapping[str, TracedSource], clicks: Table
+) -> None:
+    source = copy_of_clicks(written, clicks)
+    changed: list[tuple[object, ...]] = [(1, "eve", 10)]
+    merge(spark, clicks, frame(spark, changed, clicks), stamp(clicks, "two"), rule=MergeRule(key=("id",)), slice_=None)
+    for id_, run in (("1", "two"), ("4", "run-2")):
+        found = trace(spark, finder(source), source.name, {"id": id_})
+        assert [runs(row.makers) for row in found.rows] == [(run,)]
 
 
 def test_what_cannot_be_told_is_said(spark: SparkSession, written: Mapping[str, TracedSource]) -> None:
     clicks = written["silver/clicks"]
     assert clicks.table is not None
-    outside = trace(spark, finder(clicks), "silver/clicks", {"id": "1"})
-    assert [each.how for each in outside.inputs] == ["outside of the lake"]
     absent = TracedSource("silver/absent", Table("silver.absent", f"{clicks.table.uri}_absent"))
-    optional = TracedSource("silver/clicks", clicks.table, ("silver/absent",))
-    (missing,) = trace(spark, finder(optional, absent), "silver/clicks", {"id": "1"}).inputs
+    some = TracedSource("silver/clicks", clicks.table, ("bronze/lines", "silver/absent", "silver/clicks"))
+    outside, missing, itself = trace(spark, finder(some, absent), "silver/clicks", {"id": "1"}).inputs
+    assert outside.how == "outside of the lake"
     assert missing.how == "it was never written"
-    itself = TracedSource("silver/clicks", clicks.table, ("silver/clicks",))
-    assert "its own earlier state" in trace(spark, finder(itself), "silver/clicks", {"id": "1"}).inputs[0].how
+    assert "its own earlier state" in itself.how
     undeclared = TracedSource(
         "gold/visitors", written["gold/visitors"].table, ("silver/clicks",), {"who": {"silver/clicks": "who"}}
     )
@@ -211,9 +224,9 @@ def test_a_row_outside_of_the_lake_leads_to_rows_inside(
 
 
 def test_of_many_rows_some_are_shown_and_all_are_counted(spark: SparkSession, clicks: Table, visitors: Table) -> None:
-    many: list[tuple[object, ...]] = [(n, "ann", n) for n in range(AT_MOST + 20)]
-    replace(spark, clicks, frame(spark, many, clicks), stamp(clicks, "run-1"), slice_=None)
-    replace(spark, visitors, frame(spark, [("ann", 0, 1000)], visitors), stamp(visitors, "run-2"), slice_=None)
+    many = range(AT_MOST + 20)
+    write_deltalake(clicks.uri, arrow.table({"id": many, "who": ["ann"] * len(many), "at": many}))
+    write_deltalake(visitors.uri, arrow.table({"who": ["ann"], "first": [0], "last": [1000]}))
     gold = TracedSource("gold/visitors", visitors, ("silver/clicks",), metadata={"row_lineage": WINDOW})
     silver_clicks = TracedSource("silver/clicks", clicks, ("bronze/lines",))
     (silver,) = trace(spark, finder(gold, silver_clicks), "gold/visitors", {"first": "0"}).inputs
@@ -236,12 +249,49 @@ class TestCondition:
         assert condition_of("a/z", (), {}, self.SAME).sql is None
 
 
-def test_a_log_that_was_cleaned_up_says_nothing(spark: SparkSession, clicks: Table, lake: Path) -> None:
-    append(spark, clicks, frame(spark, CLICKS, clicks), stamp(clicks, "run-1"), slice_=None)
+def test_a_log_that_was_cleaned_up_says_nothing(written: Mapping[str, TracedSource], clicks: Table) -> None:
+    copy_of_clicks(written, clicks)
     log = TableLog.open(clicks.uri)
     assert log is not None
     files = [str(path) for path in log.files().column("path").to_pylist()]
-    assert runs(Makers(log).of(files[0])) == ("run-1",)
-    for version in range(log.version + 1):
-        (lake / "silver" / "clicks" / "_delta_log" / f"{version:020}.json").unlink()
-    assert Makers(log).of(files[0]) == ()
+    assert {runs(Makers(log).of(file)) for file in files} == {("run-1",), ("run-2",)}
+    for commit in Path(clicks.uri, "_delta_log").glob("*.json"):
+        commit.unlink()
+    assert [Makers(log).of(file) for file in files] == [(), ()]
+
+
+class TestMatching:
+    """Files that cannot hold a row are not opened: here they are gone."""
+
+    KINDS = "id LONG, day STRING, at LONG, tags ARRAY<STRING>"
+
+    @pytest.fixture(scope="class")
+    def days(self, tmp_path_factory: pytest.TempPathFactory) -> str:
+        """Days of two files each; of the third both are gone, of the first the second one."""
+        uri = tmp_path_factory.mktemp("days")
+        for at in (0, 100):
+            rows = [{"id": n, "day": day, "at": at + n, "tags": ["x"]} for n in range(3) for day in "abcd"]
+            write_deltalake(uri, arrow.Table.from_pylist(rows), partition_by=["day"], mode="append")
+        for add in arrow.table(DeltaTable(uri).get_add_actions(flatten=True)).to_pylist():
+            if add["partition.day"] == "c" or (add["partition.day"] == "a" and add["min.at"] >= 100):
+                (uri / add["path"]).unlink()
+        return str(uri)
+
+    def found(self, spark: SparkSession, days: str, condition: RowCondition, *known: tuple[object, ...]) -> object:
+        schema = spark.createDataFrame([], self.KINDS).schema
+        rows = [dict(zip(schema.names, each, strict=True)) for each in known]
+        of = matching(spark, spark.read.format("delta").load(days), condition, rows, schema, ("day",))
+        return sorted((row["day"], row["at"]) for row in of.collect())
+
+    def test_of_one_row_the_values_tell_the_files(self, spark: SparkSession, days: str) -> None:
+        declared = RowCondition("s.day = o.day AND s.at BETWEEN o.id AND o.at", "")
+        assert self.found(spark, days, declared, (1, "a", 2, ["y"])) == [("a", 1), ("a", 2)]
+
+    def test_of_several_rows_the_partitions_are_known(self, spark: SparkSession, days: str) -> None:
+        by_equal = condition_of("x", ("id",), {}, {"id": {"x": "id"}, "day": {"x": "day"}, "at": {"x": "at"}})
+        known = [(0, "d", 0, ["y"]), (1, "b", 101, ["y"]), (2, "b", 7, ["y"]), (2, None, 2, ["y"])]
+        assert self.found(spark, days, by_equal, *known) == [("b", 101), ("d", 0)]
+
+    def test_values_that_are_no_literals_are_joined(self, spark: SparkSession, days: str) -> None:
+        same = RowCondition("s.tags <=> o.tags AND s.day = 'b' AND s.id = o.id", "")
+        assert self.found(spark, days, same, (1, "a", 7, ["x"])) == [("b", 1), ("b", 101)]
