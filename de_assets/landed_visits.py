@@ -24,6 +24,7 @@ CUBE, ACTIVITY, SESSIONS, PENDING, REFERRALS = (
     dg.AssetKey(["gold", name])
     for name in ("visits_cube_daily", "user_activity", "sessions", "sessions_pending", "referral_stats")
 )
+REFERRAL_DAYS = window_days(Contract.of(ReferralStats))
 DUPLICATES, TOO_OLD, AHEAD = "duplicates", "too old", "ahead"
 
 # Every visit stays in the hour of its landing, or is set apart for it.
@@ -42,7 +43,7 @@ def _not_of_a_day(landed: datetime, belongs: datetime) -> str | None:
     if belongs >= landed:
         return AHEAD
     days = (landed.date() - belongs.date()).days
-    return TOO_OLD if days > window_days(Contract.of(ReferralStats)) else None
+    return TOO_OLD if days > REFERRAL_DAYS else None
 
 
 TO_CUBE = [TO_VALID, TO_ENRICHED, Step(ENRICHED, CUBE, total=Total("visits", where={"grouping": 7}))]
