@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:+-]{0,99}")
 
 
 class NotTechnical(PermanentError):
-    """A value that is no name, version, identifier or number: it may be data. The message does not show it."""
+    """A value that is no name, version, identifier or number: it may be data, or is missing. The message does not show it."""
 
     def __init__(self, field: str) -> None:
         self.field = field
@@ -45,9 +45,11 @@ class WriteContext:
     attempt: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is no plain identifier."""
+        """Refuse what is no plain identifier, and what is not said at all."""
         for field in fields(self):
-            if not _PLAIN.fullmatch(str(getattr(self, field.name))):
+            value = getattr(self, field.name)
+            # None would be the word "None" to whoever looks for the run.
+            if value is None or not _PLAIN.fullmatch(str(value)):
                 raise NotTechnical(field.name)
 
     @classmethod

@@ -270,6 +270,29 @@ def test_referrals_count_late_visits_on_the_day_of_their_event(lakehouse: Lakeho
     assert all(row["is_approximate"] for row in stats), "time ends two days later, and the window has fifteen"
 
 
+@pytest.mark.pattern("static_late_data_integrator", "dynamic_late_data_integrator")
+def test_what_landed_is_in_the_referrals_or_was_injected_as_what_is_not(lakehouse: Lakehouse) -> None:
+    """The account that the first run gave of the day, beside the simulator's record of every defect."""
+    key = dg.AssetCheckKey(dg.AssetKey(["gold", "referral_stats"]), "landed_rows_are_accounted_for")
+    (record,) = lakehouse.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+    assert record.evaluation is not None
+    told = {name: value.value for name, value in record.evaluation.metadata.items()}
+    truth = [lakehouse.truth.hour(hour) for hour in HOURS]
+    injected = sum((each.counts for each in truth), Counter[str]())
+    expected = {
+        "landed": sum(each.lines for each in truth),
+        "dead": injected[Defect.MALFORMED] + injected[Defect.MISSING],
+        "duplicates": injected[Defect.DUPLICATE],
+        "too old": injected[Defect.LATE] - len(late_of_the_log(lakehouse)),
+        "ahead": injected[Defect.FUTURE],
+        "waiting": 0,
+        "unexplained": 0,
+    }
+    expected["counted"] = 2 * expected["landed"] - sum(expected.values())
+    assert {name: told[name] for name in expected} == expected
+    assert record.evaluation.passed
+
+
 def understood(line: bytes) -> dict[str, Any] | None:
     """The visit of a line; None where it is no JSON object with its fields."""
     try:

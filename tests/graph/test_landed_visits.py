@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from de_assets.contracts.devices import Devices
 from de_assets.contracts.users import Users
 from de_assets.contracts.visits import BronzeVisits
-from de_assets.gold import visits_cube_daily
+from de_assets.gold import referral_stats, visits_cube_daily
 from de_assets.landed_visits import LANDED, LETTERS
 from de_assets.partitions import daily, hourly
 from de_assets.silver.visits import valid_visits
@@ -40,8 +40,14 @@ LOOKED_UP = [
     dg.AssetSpec(["silver", name], metadata={"contract": Contract.of(model).path})
     for name, model in (("users", Users), ("devices", Devices))
 ]
-ASSETS = [*OUTSIDE, *LOOKED_UP, valid_visits, visits_enriched, CUBE]
-(CHECK,) = (c for c in visits_cube_daily.checks if c.check_key.name == "landed_rows_are_accounted_for")
+REFERRALS = referral_stats.referral_stats
+ASSETS = [*OUTSIDE, *LOOKED_UP, valid_visits, visits_enriched, CUBE, REFERRALS]
+CHECK, OF_REFERRALS = (
+    check
+    for module in (visits_cube_daily, referral_stats)
+    for check in module.checks
+    if check.check_key.name == "landed_rows_are_accounted_for"
+)
 
 
 @dataclass
@@ -72,9 +78,9 @@ class World:
         )
         assert done.success
 
-    def judge(self) -> dg.AssetCheckEvaluation:
+    def judge(self, check: dg.AssetChecksDefinition = CHECK) -> dg.AssetCheckEvaluation:
         job = dg.define_asset_job("look", dg.AssetSelection.all_asset_checks())
-        defs = dg.Definitions(ASSETS, asset_checks=[CHECK], jobs=[job], resources=self.resources())
+        defs = dg.Definitions(ASSETS, asset_checks=[check], jobs=[job], resources=self.resources())
         (found,) = defs.resolve_job_def("look").execute_in_process(instance=self.instance).get_asset_check_evaluations()
         return found
 
@@ -196,3 +202,67 @@ def test_a_visit_of_an_hour_that_was_computed_waits_until_that_hour_is_computed_
     world.run(visits_enriched, keys=HOURS[:1])
     world.run(CUBE, keys=[DAY])
     assert figures(world.judge()) == {**before, "landed": before["landed"] + 1, "counted": before["counted"] + 1}
+
+
+SECOND, THIRD = START + timedelta(days=1), START + timedelta(days=2)
+OF_TWO_DAYS = [
+    *((f"first {n}", START + n * MINUTE, START) for n in range(5)),
+    ("first 0", START, START),  # came twice in its hour
+    ("first 1", START + MINUTE, NEXT),  # and again, an hour later
+    ("twice", START + 9 * MINUTE, START),
+    ("twice", LAST + 9 * MINUTE, LAST),  # on time in two hours of a day: one visit of the day
+    *((f"second {n}", SECOND + n * MINUTE, SECOND) for n in range(3)),
+    ("late", START + MINUTE, SECOND),
+    ("late", START + MINUTE, SECOND + timedelta(hours=1)),  # late twice
+    ("too late", START + MINUTE, THIRD),
+    ("ahead", START + timedelta(hours=5), NEXT),
+    ("before the log", START - MINUTE, START),
+]
+TRUE_OF_REFERRALS = dict.fromkeys(("dead", "waiting", "unexplained"), 0) | {
+    "landed": 17,
+    "counted": 10,
+    "duplicates": 4,
+    "too old": 2,
+    "ahead": 1,
+}
+
+
+@pytest.mark.pattern("static_late_data_integrator")
+@pytest.mark.red_check("landed_rows_are_accounted_for")
+def test_the_referrals_have_an_account_of_their_own_with_their_own_copies_and_window(
+    engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Days and not hours take late visits in there, here for a day after their own."""
+    monkeypatch.setattr("de_assets.gold.referral_stats.LATE_WINDOW_DAYS", 1)
+    monkeypatch.setattr("de_assets.landed_visits.REFERRAL_DAYS", 1)
+    hours = [hourly.get_partition_key_for_timestamp(at.timestamp()) for at in (START, THIRD)]
+    days = daily.get_partition_keys()[:2]
+    with dg.DagsterInstance.ephemeral() as instance:
+        world = World(engine, tmp_path, instance)
+        world.land(OF_TWO_DAYS)
+        world.run(valid_visits, keys=hours)
+        world.run(REFERRALS, keys=days)
+        found = world.judge(OF_REFERRALS)
+        assert found.passed, found.description
+        assert figures(found) == TRUE_OF_REFERRALS
+        table = DeltaTable(world.path("gold", "referral_stats"))
+        rows = {
+            f"{row['event_date']}": (row["visits"], row["late_visits"]) for row in table.to_pyarrow_table().to_pylist()
+        }
+        assert rows == {days[0]: (7, 1), days[1]: (3, 0)}, "who came on time and late was on time"
+
+        world.land([*OF_TWO_DAYS, ("later", START + MINUTE, SECOND)])
+        world.run(valid_visits, keys=hours)
+        found = world.judge(OF_REFERRALS)
+        assert (found.passed, figures(found)) == (True, {**TRUE_OF_REFERRALS, "landed": 18, "waiting": 1})
+        world.run(REFERRALS, keys=days[:1])
+        assert figures(world.judge(OF_REFERRALS)) == {**TRUE_OF_REFERRALS, "landed": 18, "counted": 11}
+
+        table.update_incremental()
+        table.update({"visits": "visits - 2"}, predicate=f"event_date = '{days[0]}'")
+        found = world.judge(OF_REFERRALS)
+        assert not found.passed
+        assert f"`gold/referral_stats` {days[0]}: 2 of `silver/visits` missing" in str(found.description)
+        world.run(REFERRALS, keys=days[:1])
+        found = world.judge(OF_REFERRALS)
+        assert (found.passed, figures(found)) == (True, {**TRUE_OF_REFERRALS, "landed": 18, "counted": 11})

@@ -200,6 +200,21 @@ def test_after_a_kill_nothing_is_missing_and_what_came_twice_is_one_request(
 
 
 @pytest.mark.faults
+def test_an_outbox_that_is_gone_begins_another_stream_and_everything_is_told_again(world: World) -> None:
+    """What was sent is not known any more: nothing is taken for sent, and nothing for what the partner has already."""
+    rows = shops(16, 30, 4)
+    feed({"1": rows}, world.name)
+    (before,) = world.query("SELECT DISTINCT stream FROM {}_outbox")
+    world.query("DROP TABLE {}_outbox CASCADE; SELECT 1")
+    done = feed({"1": rows}, world.name)
+    (after,) = world.query("SELECT DISTINCT stream FROM {}_outbox")
+    assert before != after
+    assert (done.planned, done.outcomes[Outcome.ACCEPTED], done.outcomes[Outcome.REPEATED]) == ({"1": 30}, 30, 0)
+    assert world.arrived() == in_order(rows)
+    assert world.view() == rows
+
+
+@pytest.mark.faults
 def test_what_is_planned_later_never_overtakes_what_a_dead_run_has_left(world: World) -> None:
     world.behave(rejects=0.0, busy=-1)
     first, second = shops(6, 50, 4), shops(8, 50, 4)

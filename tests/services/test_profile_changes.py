@@ -21,7 +21,7 @@ from de_resources.spark import SparkEngine
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("fifo_orderer")]
 
-Version = tuple[str, str | None, datetime, datetime | None]
+Version = tuple[str | None, str | None, datetime, datetime | None]
 DAY = timedelta(days=1)
 START = datetime(2024, 10, 10, 12, 30, 0, 5, tzinfo=UTC)
 VERSIONS: list[Version] = [
@@ -33,10 +33,11 @@ VERSIONS: list[Version] = [
     ("back", "ES", START + 3 * DAY, None),
     ("silent", None, START, None),
 ]
+NOBODY: list[Version] = [(None, "FR", START, None)]
 LIVE = {"moved": "FR", "back": "ES", "silent": None}
 
 
-def run(versions: Sequence[Version]) -> tuple[dict[str, Any], dg.AssetCheckEvaluation]:
+def run(versions: Sequence[Version], **config: Any) -> tuple[dict[str, Any], dg.AssetCheckEvaluation]:
     class Users(dg.IOManager):
         def handle_output(self, context: dg.OutputContext, obj: object) -> None: ...
 
@@ -47,6 +48,7 @@ def run(versions: Sequence[Version]) -> tuple[dict[str, Any], dg.AssetCheckEvalu
     result = dg.materialize(
         [dg.AssetSpec(["silver", "users"]), profile_changes, *checks],
         resources={"io_manager": Users(), "database": PostgresDatabase(), "broker": KafkaBroker()},
+        run_config={"ops": {"serving__profile_changes": {"config": config}}},
     )
     (told,) = result.asset_materializations_for_node("serving__profile_changes")
     (verdict,) = result.get_asset_check_evaluations()
@@ -76,3 +78,21 @@ def test_a_reader_who_follows_the_topic_ends_where_the_users_live(nothing_served
             lives[user] = values["country"]
     assert lives == LIVE
     assert last == {"moved": 4, "gone": 2, "back": 3, "silent": 1}
+
+
+@pytest.mark.red_check("everything_is_delivered")
+def test_a_change_of_nobody_is_set_aside_and_holds_no_user_up(nothing_served: None, at_home: LocalServices) -> None:
+    """Nothing says what it comes after: it is red until a person gives it up, and never sent."""
+    cursor = read_topic(KafkaBroker().client_config(), PROFILE_CHANGES).cursor
+    told, verdict = run([*NOBODY, *VERSIONS])
+    assert not verdict.passed
+    assert (told["delivery/undeliverable"], told["delivery/held"], told["delivery/waiting"]) == (1, 0, 0)
+    assert told["delivery/delivered"] == told["delivery/planned"] - 1 == 9
+    again, _ = run([*NOBODY, *VERSIONS])
+    assert (again["delivery/planned"], again["delivery/requests"]) == (0, 0)
+    sent = [record.key for record in read_topic(KafkaBroker().client_config(), PROFILE_CHANGES, cursor).records]
+    assert {key.decode() for key in sent if key} == {"moved", "gone", "back", "silent"}
+    assert len(sent) == 9
+    assert all(sent)
+    _, verdict = run([*NOBODY, *VERSIONS], release=[""])
+    assert verdict.passed

@@ -105,6 +105,29 @@ def test_a_batch_that_two_runs_wrote_says_of_each_record_which_one(at_home: Loca
     assert {*by.values()} == {(0, "first"), (1, "second")}
 
 
+def test_a_record_without_a_key_or_a_value_says_who_wrote_it_as_any_other(at_home: LocalServices) -> None:
+    """Nobody's record has a writer too: what has no key, or is gone, is where one asks first who did it."""
+    name = f"decorated-{uuid4().hex[:8]}"
+    KafkaBroker().ensure_topics([TopicSpec(name, 3)])
+    records = [KeyedRecord(None, b"first"), KeyedRecord(None, b"second"), KeyedRecord(b"gone", None)]
+    records += [KeyedRecord(None, None), KeyedRecord(b"", b"empty")]
+    with TopicWriter(TopicOutput(KafkaBroker().client_config(), name, f"test-{name}")) as writer:
+        written = writer.write(0, records, WriteContext("serving.days", "1", "the-run").headers(0))
+        assert writer.write(0, records, ()).skipped == (0, 1, 2), "repeated, it is in the topic already"
+    found = headers_of(name)
+    assert sum(written.records.values()) == len(found) == len(records)
+    told = {
+        "de-dataset": "serving.days",
+        "de-job-version": "1",
+        "de-run": "the-run",
+        "de-attempt": "1",
+        "de-batch": "0",
+    }
+    assert all(each == told for _, each in found)
+    came = {(record.key, record.value, record.partition) for record, _ in found}
+    assert came == {(each.key, each.value, each.partition(3)) for each in records}
+
+
 @pytest.fixture
 def schema(services: LocalServices, at_home: LocalServices) -> Iterator[str]:
     """A schema of its own, in a database that has been set up as this code does."""

@@ -32,6 +32,14 @@ def test_what_may_be_data_is_refused_and_not_shown(field: str, value: str) -> No
     assert not value or value not in str(refused.value)
 
 
+@pytest.mark.parametrize("field", ["dataset", "job_version", "run", "attempt"])
+def test_what_is_not_known_is_refused_and_not_told_as_a_word(field: str) -> None:
+    """A header that says that the run is "None" leads an engineer nowhere, and looks as if it did."""
+    good: dict[str, object] = {"dataset": "serving.days", "job_version": "1", "run": RUN, "attempt": 1}
+    with pytest.raises(NotTechnical, match=f"has a `{field}` that is no plain identifier"):
+        WriteContext(**{**good, field: None})  # type: ignore[arg-type]
+
+
 def test_retries_of_a_step_and_of_its_run_are_attempts() -> None:
     seen: list[WriteContext] = []
 

@@ -24,7 +24,7 @@ class Visit:
 
     at: int
     visit_id: str
-    page: str
+    page: str | None
     referral: str | None = None
 
 
@@ -35,8 +35,8 @@ class OpenSession:
     started_at: int
     ended_at: int
     visits: int
-    first_page: str
-    last_page: str
+    first_page: str | None
+    last_page: str | None
     referral: str | None = None
     """Where the first visit came from."""
 
@@ -154,7 +154,8 @@ class Visitor:
 
 
 def _in_order(visit: Visit) -> tuple[int, str, str, str]:
-    return visit.at, visit.visit_id, visit.page, visit.referral or ""
+    # Two copies of a visit may differ in what one of them lacks, and nothing is neither before nor after a text.
+    return visit.at, visit.visit_id, visit.page or "", visit.referral or ""
 
 
 def micros(length: timedelta) -> int:

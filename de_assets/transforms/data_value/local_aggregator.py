@@ -18,11 +18,25 @@ from pyspark.sql import functions as F
 from de_resources.sql.identifiers import identifier
 
 
+class NoParts(ValueError):
+    """Nothing to aggregate, not even an empty frame: there is nothing that says of which type the key and the measures are."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(
+            f"There is no part to aggregate by `{key}`, and so no frame that says what columns there are. Where the source has "
+            "no partition, no file or no folder yet, give one empty frame with its columns: the result is then empty, too."
+        )
+
+
 def aggregate_parts(parts: Sequence[DataFrame], key: str, measures: Mapping[str, Column]) -> DataFrame:
     """A row for each key of each part: `key` and the measures. The key null is one of them.
 
-    The plan has no exchange: a frame in one partition is grouped where it is. As many tasks as there are parts.
+    The plan has no exchange: a frame in one partition is grouped where it is. As many tasks as there are parts. Parts without
+    rows add none. Raises `NoParts`.
     """
+    if not parts:
+        raise NoParts(key)
     named = [measure.alias(name) for name, measure in measures.items()]
     return reduce(
         DataFrame.unionByName, (part.coalesce(1).groupBy(F.col(identifier(key))).agg(*named) for part in parts)

@@ -128,3 +128,14 @@ def test_any_order_copies_and_cuts_give_the_sessions_of_one_pass(
         assert wakes is None or wakes >= watermark
     assert sorted(found) == expected
     assert visitor == Visitor()
+
+
+def test_copies_of_a_visit_that_differ_in_what_they_lack_are_one_visit_and_stop_nobody() -> None:
+    """A producer that sent a record without its page, and then with it, in either order: the same one is taken."""
+    known, unknown = Visit(0, "v", "logout", "there"), Visit(0, "v", None)
+    later = [Visit(5, "w", None), Visit(5, "w", None)]
+    for came in ([known, unknown], [unknown, known]):
+        left, closed = Visitor().came([*came, *later]).settled(FOR_EVER, RULES)
+        assert left == Visitor()
+        # The one without a page is the first in order: it ends no session.
+        assert closed == [ClosedSession(OpenSession(0, 5, 2, None, None), "inactivity")]

@@ -226,6 +226,24 @@ class TestWeek:
         assert weekly_cube(days, sketches, ["country", "device"]).collect() == []
 
 
+def test_no_events_have_no_totals_and_a_day_that_is_unknown_is_no_subtotal(spark: SparkSession) -> None:
+    """A total of nothing would be a row for a day that nobody named; a null day has its own groups."""
+    rows = [(None, "AT"), (None, None), (MONDAY, None)]
+    events = spark.createDataFrame(rows, "event_date DATE, country STRING")
+    counts = {"visits": F.count("*")}
+    assert cube(events.limit(0), "event_date", ["country"], counts).collect() == []
+    assert aggregate(events.limit(0), ["country"], {"rows": count()}, salts=3).collect() == []
+    found = [tuple(row) for row in cube(events, "event_date", ["country"], counts).collect()]
+    assert set(found) == {
+        (None, 1, None, 2),
+        (None, 0, "AT", 1),
+        (None, 0, None, 1),
+        (MONDAY, 1, None, 1),
+        (MONDAY, 0, None, 1),
+    }
+    assert len(found) == 5
+
+
 def test_an_estimate_keeps_within_what_is_known(spark: SparkSession) -> None:
     found = spark.range(1).select(*(bounded(F.lit(n), F.lit(5), F.lit(9)) for n in (4, 7, 10))).collect()[0]
     assert tuple(found) == (5, 7, 9)

@@ -173,3 +173,17 @@ def test_the_state_does_not_grow_and_what_is_too_late_or_of_tomorrow_is_counted_
     waiting = {f"3.{n}" for n in range(20) if n % 2 == 0}
     expected = {(f"{s}.{n}", f"{s}.{n}" if n % 2 else None) for s in range(4) for n in range(20)}
     assert set(streams.rows()) == {pair for pair in expected if pair[0] not in waiting}
+
+
+@pytest.mark.parametrize("empty", ["ads", "visits"])
+def test_a_side_that_never_had_a_record_holds_the_other_one_up_no_longer_than_an_idle_one(
+    streams: Streams, empty: str
+) -> None:
+    """Not one record, whatever comes on the other side: visits come out alone, ads alone do not, and none is kept for ever."""
+    came = [Record("a", "p", 0), Record("b", "q", 60), Record("a", "p", 0)]
+    for records in (came, [Record("end", "p", 10 * 3600)]):
+        streams.come(*((records, []) if empty == "ads" else ([], records)))
+    told = streams.drain().details
+    assert streams.rows() == (Counter({("a", None): 1, ("b", None): 1}) if empty == "ads" else Counter())
+    # The last one, and its name: what came before can neither be matched nor come again.
+    assert (told["stream/state_rows"], told["stream/rows_too_late"]) == (2, 0)

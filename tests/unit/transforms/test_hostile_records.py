@@ -46,7 +46,7 @@ from de_assets.contracts.visits import (
 )
 from de_assets.contracts.visits_export import VisitsCsv, VisitsExport
 from de_assets.definitions import defs
-from de_assets.gold.referral_stats import by_referral
+from de_assets.gold.referral_stats import by_referral, each_once
 from de_assets.gold.sessions import over_by_midnight
 from de_assets.gold.sessions_pending import open_at_midnight
 from de_assets.gold.traffic_live import traffic_live
@@ -180,7 +180,7 @@ def datasets(lines: DataFrame, parsed: DataFrame, spark: SparkSession) -> dict[t
         Sessions: over_by_midnight(rich, pending, two_days),
         SessionsPending: open_at_midnight(rich, pending, two_days),
         UserActivity: user_activity(rich, before),
-        ReferralStats: by_referral(referrals.frame),
+        ReferralStats: by_referral(each_once(referrals.frame, days).frame),
         WeeklyVisits: weekly_visits(rich),
     }
 

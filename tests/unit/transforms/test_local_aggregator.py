@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from de_assets.transforms.data_value.local_aggregator import aggregate_parts, keys_in_several_parts
+from de_assets.transforms.data_value.local_aggregator import NoParts, aggregate_parts, keys_in_several_parts
 from de_resources.compat.plans import formatted_plan
 
 pytestmark = pytest.mark.pattern("local_aggregator")
@@ -76,3 +76,9 @@ def test_a_part_without_records_adds_no_row_and_none_at_all_give_none(spark: Spa
     assert {(row.key, row.records) for row in found} == {("a", 1), (None, 1), ("b", 1)}
     assert len(found) == 3
     assert aggregate_parts([part.limit(0) for part in parts], "key", counted).collect() == []
+
+
+def test_no_parts_at_all_are_refused_with_what_to_do() -> None:
+    """A source that has no partition and no file yet: nothing says of which columns an empty result would be."""
+    with pytest.raises(NoParts, match=r"no part to aggregate by `visit_id`.*give one empty frame"):
+        aggregate_parts([], "visit_id", {})

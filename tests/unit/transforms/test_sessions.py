@@ -231,6 +231,22 @@ class TestBadInput:
         nothing = spark.createDataFrame([], PENDING)
         assert open_sessions(frame, nothing, self.DAY).count() == 0
 
+    @pytest.mark.pattern("keyed_idempotency")
+    def test_what_producers_say_of_tomorrow_moves_no_session_by_the_brokers_clock(self, spark: SparkSession) -> None:
+        """Their time is told beside the session, which the broker's clock begins, ends and closes."""
+        ahead = START + timedelta(days=900)
+        events = [
+            ("u", START, 0, 0, ahead, "/a"),
+            ("u", START + GAP / 2, 0, 1, START, "/b"),
+            (None, START, 0, 2, START, "/"),
+        ]
+        events += [("v", START + GAP, 0, 3, None, "/c")]
+        frame = spark.createDataFrame(events, EVENTS)
+        found = utc_rows(continued_sessions(frame, spark.createDataFrame([], KNOWN), START + 1.5 * GAP))
+        told = {row["user_id"]: (row["ended_at"], row["visits"], row["is_closed"]) for row in found}
+        assert told == {"u": (START + GAP / 2, 2, True), "v": (START + GAP, 1, False)}
+        assert {row["user_id"]: row["last_event_time"] for row in found} == {"u": ahead, "v": None}
+
     def test_a_partition_without_visits_closes_what_was_open(self, spark: SparkSession) -> None:
         """And what stays open longer than a partition is carried through it."""
         last = START - timedelta(minutes=5)

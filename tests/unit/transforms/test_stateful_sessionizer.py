@@ -30,6 +30,7 @@ from de_assets.transforms.data_value.stateful_sessionizer import (
     Arrival,
     SessionProcessor,
     stream_sessions,
+    usable_visits,
 )
 from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write.stream import run_available_now
@@ -203,3 +204,27 @@ def test_any_arrivals_give_the_sessions_of_one_pass_also_from_a_state_of_before(
     assert [each.details["stream/rows_too_late"] for each in told] == [0, copies, 0]
     assert 0 < int(told[0].details["stream/state_rows"]) <= len({v.user_id for v in first})
     assert told[-1].details["stream/state_rows"] == 1
+
+
+def test_visits_of_nobody_of_no_time_or_of_tomorrow_begin_no_session_and_hold_nobody_s_up(stream: Stream) -> None:
+    """Null where a key or a time should be, and a clock that is ahead: left out before the watermark sees them."""
+    kept = [Visit(at(0), "v0", "ann", "a"), Visit(at(10), "v1", "ann", "b")]
+    bad = [(None, 1, "n0", "a", 1), (None, 2, "n1", "a", 2), ("eve", 3, None, "a", 3), ("eve", None, "n2", "a", 4)]
+    # Dated a day ahead: at the edge of what a clock may be wrong it counts, and beyond it does not.
+    bad += [("mallory", 24 * 60, "n3", "a", 5), ("mallory", 10.001, "n4", "a", 5)]
+    on_the_edge = ("bob", 10, "v2", "a", 5)
+    rows = [
+        (user, None if minute is None else at(minute), id_, page, None, at(taken))
+        for user, minute, id_, page, taken in [*bad, on_the_edge]
+    ]
+    stream.come(*kept)
+    frame = stream.spark.createDataFrame(rows, VISITS).coalesce(1)
+    frame.write.format("delta").mode("append").save(str(stream.root / "visits"))
+    all_of_them = stream.spark.read.format("delta").load(str(stream.root / "visits"))
+    assert {row.visit_id for row in usable_visits(all_of_them, ARRIVAL).collect()} == {"v0", "v1", "v2"}
+
+    first = stream.drain()
+    assert (stream.rows(), first.details["stream/state_rows"]) == ([], 2), "ann and bob, whom nobody's clock has closed"
+    stream.come(Visit(at(24 * 60), "last", "nobody else", "a"))
+    stream.drain()
+    assert sorted((row["user_id"], row["visits"]) for row in stream.rows()) == [("ann", 2), ("bob", 1)]
