@@ -6,12 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import timings
 
 
-def line(name: str, cpu: float, services: float = 0.0, patterns: tuple[str, ...] = ()) -> dict[str, Any]:
+def line(
+    name: str, cpu: float, services: float = 0.0, patterns: tuple[str, ...] = (), kind: str = "test"
+) -> dict[str, Any]:
     return {
-        "kind": "test",
+        "kind": kind,
         "name": name,
         "wall": 1.0,
         "cpu": cpu,
@@ -27,12 +31,40 @@ def test_a_test_of_two_patterns_counts_for_each_with_a_half() -> None:
 
 
 def test_the_report_names_what_is_over_its_budget(tmp_path: Path) -> None:
-    lines = [line("a::dear@a group", 15.0, 5.5, ("merger",)), line("a::cheap", 19.9, 0.0, ("proxy",))]
+    lines = [
+        line("a::dear@a group", 15.0, 5.0, ("merger",)),
+        line("a::cheap", 39.9, 0.0, ("proxy",)),
+        line("world", 21.0, 0.0, ("merger",), "fixture"),
+    ]
     (tmp_path / "1.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
     timings.main(tmp_path, tmp_path / "report")
-    assert json.loads((tmp_path / "report.json").read_text())["patterns_over_budget"] == {"merger": 20.5}
+    assert json.loads((tmp_path / "report.json").read_text())["patterns_over_budget"] == {"merger": 20.5}, (
+        "two cores take 41 s"
+    )
     rows = (tmp_path / "report.md").read_text().splitlines()
-    assert "| merger | 20.5 | missed |" in rows
-    assert "| proxy | 19.9 | held |" in rows
+    assert "| merger | 41.0 | 20.5 | missed |" in rows
+    assert "| proxy | 39.9 | 19.9 | held |" in rows
     dearest = rows[rows.index("| dearest tests | wall s | CPU s | of services |") + 2 :]
-    assert [row.split(" | ")[0] for row in dearest] == ["| a::dear", "| a::cheap"]
+    assert [row.split(" | ")[0] for row in dearest] == ["| a::cheap", "| a::dear"]
+
+
+class _Setup:
+    """What the plugin asks of a fixture."""
+
+    argname = "world"
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+
+
+def test_what_a_module_shares_counts_for_who_asks_first_and_what_all_share_for_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with (tmp_path / "1.jsonl").open("w", buffering=1) as file:
+        monkeypatch.setattr(timings, "_state", {"file": file, "cpu": 0.0, "patterns": {"merger"}})
+        for scope in ("module", "class", "session", "function"):
+            setup = timings.pytest_fixture_setup(_Setup(scope))  # type: ignore[arg-type]
+            next(setup)
+            with pytest.raises(StopIteration):
+                setup.send(None)
+    assert [each["patterns"] for each in timings.lines_of(tmp_path)] == [["merger"], ["merger"], []]
