@@ -13,9 +13,12 @@ from platform_world import KEYS, Lakehouse, Platform, Report, key_of
 from run_worker import wait_for
 from waiting import PATIENCE
 
+from de_resources.postgres import PostgresDatabase
+
 pytestmark = [pytest.mark.services, pytest.mark.faults]
 
 DEVICES = {"assets": ["bronze/devices"]}
+CHANGES, USERS = {"assets": ["bronze/users_changes"]}, {"assets": ["silver/users"]}
 BRONZE: dict[str, Any] = {"assets": ["bronze/visits", "bronze/visits_dead_letter"], "first": KEYS[0], "last": KEYS[0]}
 SLOW: dict[str, Any] = {"assets": ["scratch/slow"], "key": "a", "graph": "scratch_assets"}
 SECONDS = PATIENCE
@@ -82,3 +85,30 @@ def test_while_files_are_being_written(platform: Platform, lakehouse: Lakehouse)
     platform.up()
     lakehouse.run(SLOW).succeeded()
     assert len(lakehouse.rows("scratch/slow")) == 20_000
+
+
+@pytest.mark.pattern("change_data_capture")
+def test_under_the_merge_of_users(soak_seed: int, platform: Platform, lakehouse: Lakehouse) -> None:
+    """The changes that were under way arrive once with the next run, whether their merge was committed or not."""
+    random = Random(soak_seed)  # noqa: S311 - a place, not a secret
+    point = random.choice(("before_commit", "after_commit"))
+    who = f"lost-{soak_seed}-{random.randrange(10**9)}"
+    lakehouse.run(CHANGES, USERS).succeeded()
+    with platform.at_home(), PostgresDatabase().connect() as session, session.cursor() as users:
+        users.execute(
+            "INSERT INTO users VALUES (%s, 'before', %s, 'Peru', now(), clock_timestamp())", (who, f"{who}@example.org")
+        )
+        users.execute("UPDATE users SET login = 'after' WHERE id = %s", (who,))
+    platform.wait_until_captured()
+    lakehouse.run(CHANGES).succeeded()
+
+    kill = {"point": point, "table": "silver.users", "pid": platform.status("spark_connect").pid}
+    report = lakehouse.run(USERS, DEVICES, kill=kill)
+    if point == "before_commit":
+        _says_it_once(report, "EngineLost")
+    _refuses_a_second_engine(report)
+
+    platform.up()
+    lakehouse.run(USERS).succeeded()
+    versions = [(row["login"], row["is_current"]) for row in lakehouse.rows("silver/users") if row["user_id"] == who]
+    assert sorted(versions) == [("after", True), ("before", False)]
