@@ -20,7 +20,6 @@ from de_resources.delta.write import stream as streaming
 from de_resources.delta.write.frames import match_schema
 from de_resources.delta.write.request import WriteRequest
 from de_resources.delta.write.stateful_plan import PartitionRun
-from de_resources.delta.write.storable import require_storable
 from de_resources.delta.write.stored_form import ConstraintsOnStoredForm
 from de_resources.delta.write.writer import Write
 from de_resources.errors import PermanentError
@@ -33,6 +32,8 @@ def write_table(request: WriteRequest) -> Written:
     `append`; a retry of a write that had committed is skipped. Raises `UnstorableFrame`, `SchemaMismatch`, and what the
     writers raise.
     """
+    from de_resources.delta.write.storable import require_storable  # only where something is written
+
     require_storable(request.frame.schema, request.table.name)
     if request.form.encode is not None and request.table.constraints():
         raise ConstraintsOnStoredForm(request.table.name)
