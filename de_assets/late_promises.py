@@ -49,9 +49,10 @@ def _made_of(
 
 
 def _length(spec: dg.AssetSpec) -> timedelta:
-    """How long a partition is; nothing without one, as where the calendar has not begun."""
+    """How long a partition is, whether one is over yet or not; nothing without partitions of time."""
     partitions = spec.partitions_def
-    window = (
-        partitions.get_first_partition_window() if isinstance(partitions, dg.TimeWindowPartitionsDefinition) else None
-    )
+    if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        return timedelta(0)
+    # By the bounds of the calendar a day that has begun in it would have no length until it is over.
+    window = partitions.get_next_partition_window(partitions.start, respect_bounds=False)
     return window.end - window.start if window else timedelta(0)

@@ -121,6 +121,13 @@ def test_a_day_takes_in_no_more_than_its_first_hour_does(of_hours: timedelta | N
             require_late_promises([hours, days])
 
 
+def test_days_have_their_length_before_the_first_of_them_is_over() -> None:
+    """A log of this morning makes a calendar in which no day is over: its weeks are not seven days longer than its days."""
+    days = sold("silver.days", timedelta(days=31), dg.DailyPartitionsDefinition("2999-01-01"))
+    weeks = sold("gold.weeks", timedelta(days=25), dg.WeeklyPartitionsDefinition("2024-01-01"), "silver.days")
+    require_late_promises([days, weeks])
+
+
 def test_the_totals_are_corrected_no_longer_than_their_earlier_versions_are_kept() -> None:
     totals = Contract.of(UserActivity)
     kept = totals.properties["delta.deletedFileRetentionDuration"].split()
