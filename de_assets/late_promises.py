@@ -13,6 +13,7 @@ import dagster as dg
 
 from de_assets.contract_versions import contracts_of, specs_of
 from de_resources.errors import PermanentError
+from de_resources.gathering import length_of
 
 
 class LatePromiseBroken(PermanentError):
@@ -35,8 +36,9 @@ def require_late_promises(assets: Iterable[Any]) -> None:
     assets = list(assets)
     ages = {key: contract.late_for for key, contract in contracts_of(assets).items() if contract.late_for is not None}
     specs = {spec.key: spec for spec in specs_of(assets)}
+    lengths = {key: length_of(specs[key].partitions_def) for key in ages}
     for key, source in _made_of(specs, ages):
-        needed = ages[key] + max(_length(specs[key]) - _length(specs[source]), timedelta(0))
+        needed = ages[key] + max(lengths[key] - lengths[source], timedelta(0))
         if ages[source] < needed:
             raise LatePromiseBroken(key.to_user_string(), source.to_user_string(), needed, ages[source])
 
@@ -46,13 +48,3 @@ def _made_of(
 ) -> Iterator[tuple[dg.AssetKey, dg.AssetKey]]:
     for key in ages:
         yield from ((key, dep.asset_key) for dep in specs[key].deps if dep.asset_key in ages and dep.asset_key != key)
-
-
-def _length(spec: dg.AssetSpec) -> timedelta:
-    """How long a partition is, whether one is over yet or not; nothing without partitions of time."""
-    partitions = spec.partitions_def
-    if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
-        return timedelta(0)
-    # By the bounds of the calendar a day that has begun in it would have no length until it is over.
-    window = partitions.get_next_partition_window(partitions.start, respect_bounds=False)
-    return window.end - window.start if window else timedelta(0)

@@ -109,14 +109,16 @@ def _gathers(
     below: dg.PartitionsDefinition[Any], above: dg.PartitionsDefinition[Any], parts: Mapping[str, Sequence[str]]
 ) -> bool:
     """Whether the step's partitions are longer than those of the input, however few of these the calendar has."""
-    key, part = next(((key, part) for key, each in parts.items() for part in each), ("", ""))
-    return bool(part) and _length(below, key) > _length(above, part)
+    return any(parts.values()) and length_of(below) > length_of(above)
 
 
-def _length(definition: dg.PartitionsDefinition[Any], key: str) -> timedelta:
-    assert isinstance(definition, dg.TimeWindowPartitionsDefinition)  # noqa: S101 - asked for those only
-    window = definition.time_window_for_partition_key(key)
-    return window.end - window.start
+def length_of(partitions: dg.PartitionsDefinition[Any] | None) -> timedelta:
+    """How long a partition is, whether one is over yet or not; nothing without partitions of time."""
+    if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        return timedelta(0)
+    # By the bounds of the calendar a day that has begun in it would have no length until it is over.
+    window = partitions.get_next_partition_window(partitions.start, respect_bounds=False)
+    return window.end - window.start if window else timedelta(0)
 
 
 def _may_lack(graph: AssetGraph, asset: dg.AssetKey, seen: frozenset[dg.AssetKey] = frozenset()) -> bool:

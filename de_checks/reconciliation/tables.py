@@ -18,6 +18,7 @@ from de_checks.reconciliation.steps import Carried, Growth, Rejoined, Step, Tota
 from de_resources.delta.log import TableLog
 from de_resources.delta.table import Table
 from de_resources.errors import PermanentError
+from de_resources.gathering import length_of
 from de_resources.lake import Lake
 
 if TYPE_CHECKING:
@@ -166,9 +167,8 @@ class Tables:
         return (first.start, last.end) if first and last else (nothing, nothing)
 
     def length(self, key: dg.AssetKey) -> timedelta:
-        """How long a partition is; nothing before the first one."""
-        window = self.partitions(key).get_first_partition_window()
-        return window.end - window.start if window else timedelta(0)
+        """How long a partition is."""
+        return length_of(self.partitions(key))
 
     def late_for(self, key: dg.AssetKey) -> timedelta | None:
         """How long after its time a partition takes in what comes late; None: nobody says."""
