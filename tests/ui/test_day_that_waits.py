@@ -94,6 +94,18 @@ class World:
         before = self.looks()[sensor]
         self.until(lambda: self.looks()[sensor] >= before + 2)
 
+    def report_at_its_deadline(self, day: str, after: str) -> tuple[dict[str, Any], str]:
+        """The report of a day that lacks something: none before the deadline on the day after; then it, and the warning."""
+        self.wind(f"{after}T02:59:00")
+        self.look_again("report_due")
+        assert self.made("gold/report", day) == [], "it may still come"
+        self.wind(f"{after}T03:01:00")
+        self.until(lambda: self.verdicts("gold/report", day))
+        (made,) = self.made("gold/report", day)
+        (warned,) = self.verdicts("gold/report", day)
+        assert (warned["success"], warned["severity"]) == (False, "WARN")
+        return made, warned["description"]
+
     def until(self, condition: Callable[[], object]) -> None:
         until(condition, SECONDS, self.daemon.output)
 
@@ -144,18 +156,10 @@ def test_a_report_is_out_at_its_deadline_says_what_is_missing_and_is_redone_with
     late = hour(SECOND, 7)
     world.click(hour(SECOND, 0), hour(SECOND, 6))
     world.click(hour(SECOND, 8), hour(SECOND, 23))
-    world.wind("2026-01-07T02:59:00")
-    world.look_again("report_due")
-    assert world.made("gold/report", SECOND) == [], "it may still come"
-
-    world.wind("2026-01-07T03:01:00")
-    world.until(lambda: world.verdicts("gold/report", SECOND))
-    (made,) = world.made("gold/report", SECOND)
+    made, warning = world.report_at_its_deadline(SECOND, THIRD)
     assert entry(made, "is_approximate")["boolValue"] is True
     assert json.loads(entry(made, "missing_inputs")["jsonString"]) == {late: "never computed"}
-    (warned,) = world.verdicts("gold/report", SECOND)
-    assert (warned["success"], warned["severity"]) == (False, "WARN")
-    assert f"{late} (never computed)" in warned["description"]
+    assert f"{late} (never computed)" in warning
 
     assert world.click(late, late) == "SUCCESS"
     world.until(lambda: len(world.verdicts("gold/report", SECOND)) == 2)
@@ -195,15 +199,8 @@ def test_a_red_gate_holds_back_who_needs_what_it_guards_and_not_the_sibling(worl
 @pytest.mark.pattern("unaligned_fan_in")
 def test_a_day_of_which_nothing_came_is_reported_at_its_deadline_as_well(world: World) -> None:
     world.click(hour(THIRD, 0), hour(THIRD, 0))
-    world.wind("2026-01-09T02:59:00")
-    world.look_again("report_due")
-    assert world.made("gold/report", FOURTH) == [], "it may still come"
-    world.wind("2026-01-09T03:01:00")
-    world.until(lambda: world.verdicts("gold/report", FOURTH))
-    (made,) = world.made("gold/report", FOURTH)
+    made, warning = world.report_at_its_deadline(FOURTH, "2026-01-09")
     assert entry(made, "completeness")["floatRepr"] == "0.0"
     nothing = {hour(FOURTH, each): "never computed" for each in range(24)}
     assert json.loads(entry(made, "missing_inputs")["jsonString"]) == nothing
-    (warned,) = world.verdicts("gold/report", FOURTH)
-    assert (warned["success"], warned["severity"]) == (False, "WARN")
-    assert "of 0% of its inputs" in warned["description"]
+    assert "of 0% of its inputs" in warning
