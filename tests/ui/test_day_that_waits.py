@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
-from web_ui import LAUNCH, METADATA, DagsterProcess, WebUI, entry, free_port, until
+from web_ui import LAUNCH, METADATA, DagsterProcess, WebUI, entry, free_port, looks, until, wind
 
 pytestmark = pytest.mark.ui
 
@@ -43,9 +43,7 @@ class World:
         self.root, self.web, self.daemon, self.instance = root, web, daemon, instance
 
     def wind(self, moment: str) -> None:
-        draft = self.root / "clock.new"
-        draft.write_text(f"{datetime.fromisoformat(moment).isoformat()}+00:00")
-        draft.replace(self.root / "clock")
+        wind(self.root, datetime.fromisoformat(moment).replace(tzinfo=UTC))
 
     def click(self, first: str, last: str) -> str:
         """Launch hours in the UI; how the run ended."""
@@ -84,15 +82,10 @@ class World:
         key = dg.AssetKey.from_user_string(asset)
         return sum(key in (run.asset_selection or ()) for run in self.instance.get_runs(dg.RunsFilter(tags=tags)))
 
-    def looks(self) -> dict[str, int]:
-        """How often the daemon has evaluated each sensor."""
-        states = self.instance.all_instigator_state()
-        return {each.name: len(self.instance.get_ticks(each.instigator_origin_id, each.selector_id)) for each in states}
-
     def look_again(self, sensor: str) -> None:
         """Wait until a look at what is there now has begun and ended."""
-        before = self.looks()[sensor]
-        self.until(lambda: self.looks()[sensor] >= before + 2)
+        before = looks(self.instance)[sensor]
+        self.until(lambda: looks(self.instance)[sensor] >= before + 2)
 
     def report_at_its_deadline(self, day: str, after: str) -> tuple[dict[str, Any], str]:
         """The report of a day that lacks something: none before the deadline on the day after; then it, and the warning."""

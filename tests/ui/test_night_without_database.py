@@ -19,7 +19,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from test_silent_source import INSTANCE
-from web_ui import DagsterProcess, until
+from web_ui import DagsterProcess, looks, until, wind
 
 from de_assets.sources.systems import LEGACY_VISITS_RELATION
 from de_resources.alerts.book import AlertBook
@@ -54,9 +54,7 @@ class Night:
     def minute(self, minutes: int = 1) -> None:
         """Time passes."""
         self.now += timedelta(minutes=minutes)
-        draft = self.home / "clock.new"
-        draft.write_text(self.now.isoformat())
-        draft.replace(self.home / "clock")
+        wind(self.home, self.now)
 
     def until(self, condition: Callable[[], object]) -> None:
         until(condition, SECONDS, lambda: f"{self.ended()}; {self.told()}; {self.what()}")
@@ -74,13 +72,8 @@ class Night:
 
     def look(self) -> None:
         """Every sensor has begun and ended a look at what is there now."""
-
-        def looks() -> list[int]:
-            states = self.instance.all_instigator_state()
-            return [len(self.instance.get_ticks(each.instigator_origin_id, each.selector_id)) for each in states]
-
-        before = looks()
-        self.until(lambda: all(now >= then + 2 for now, then in zip(looks(), before, strict=True)))
+        before = looks(self.instance)
+        self.until(lambda: all(now >= before[name] + 2 for name, now in looks(self.instance).items()))
 
     def kill_database(self) -> None:
         """While a run has a session open."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import dagster as dg
 import pytest
-from web_ui import DagsterProcess, until
+from web_ui import DagsterProcess, looks, until, wind
 
 from de_resources.heartbeat import Heartbeat
 
@@ -57,9 +57,7 @@ class Source:
     def wind(self, forward: timedelta) -> None:
         """Time passes."""
         self.now += forward
-        draft = self.root / "clock.new"
-        draft.write_text(self.now.isoformat())
-        draft.replace(self.root / "clock")
+        wind(self.root, self.now)
 
     def land(self, hour: datetime) -> None:
         (self.root / "landing" / hour.isoformat()).mkdir()
@@ -76,8 +74,7 @@ class Source:
 
     def ticks(self) -> int:
         """How often the daemon has looked."""
-        states = self.instance.all_instigator_state()
-        return sum(len(self.instance.get_ticks(each.instigator_origin_id, each.selector_id)) for each in states)
+        return sum(looks(self.instance).values())
 
     def await_verdicts(self, check: str, expected: list[tuple[bool, str]], daemon: DagsterProcess) -> None:
         until(

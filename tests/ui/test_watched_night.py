@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from test_silent_source import INSTANCE
-from web_ui import DagsterProcess, until
+from web_ui import DagsterProcess, until, wind
 
 from de_resources.alerts.book import AlertBook, OpenAlert
 
@@ -37,9 +37,7 @@ class Night:
         self.wind(self.begin)
 
     def wind(self, moment: datetime) -> None:
-        draft = self.root / "clock.new"
-        draft.write_text(moment.isoformat())
-        draft.replace(self.root / "clock")
+        wind(self.root, moment)
 
     def comes(self, hour: datetime) -> None:
         self.instance.report_runless_asset_event(dg.AssetMaterialization(SALES, partition=f"{hour:%Y-%m-%d-%H:%M}"))

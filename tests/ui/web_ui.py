@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import psutil
 import requests
 from waiting import PATIENCE
@@ -32,6 +34,19 @@ def until(condition: Callable[[], object], seconds: float, what: Callable[[], st
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what()}"
         time.sleep(0.5)
+
+
+def wind(root: Path, moment: datetime) -> None:
+    """Set the clock of a location that reads it from a file: whole, so that nobody reads half of a time."""
+    draft = root / "clock.new"
+    draft.write_text(moment.isoformat())
+    draft.replace(root / "clock")
+
+
+def looks(instance: dg.DagsterInstance) -> dict[str, int]:
+    """How often the daemon has evaluated each sensor and schedule."""
+    states = instance.all_instigator_state()
+    return {each.name: len(instance.get_ticks(each.instigator_origin_id, each.selector_id)) for each in states}
 
 
 def free_port() -> int:
