@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -49,6 +50,21 @@ def test_what_a_run_is_about_to_load_is_not_due_and_what_it_failed_to_load_is(in
     assert due(instance) == KEYS[4:6]
     instance.report_run_failed(run)
     assert due(instance) == KEYS[:6]
+
+
+def test_what_a_run_loads_while_it_is_looked_for_is_not_due_again(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends between the look at what is loaded and the look at what runs."""
+    looked = instance.get_status_by_partition
+
+    def ends_before(*asked: Any) -> Any:
+        loaded(instance, *KEYS[:6])
+        return looked(*asked)
+
+    loaded(instance, *KEYS[8:])
+    monkeypatch.setattr(instance, "get_status_by_partition", ends_before)
+    assert due(instance) == KEYS[6:8]
 
 
 def test_a_database_that_is_away_starts_no_run(
