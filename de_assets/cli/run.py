@@ -139,9 +139,10 @@ def _materialise(settings: Settings, absent: dict[str, str], *, another_world: b
     # The definitions read the calendar that seeding has just recorded, hence the late imports.
     from de_assets.automation.openlineage import tell_runs
     from de_assets.catalogue import load_locations
-    from de_assets.cli.summary import is_stored, show
+    from de_assets.cli.summary import show
     from de_assets.filling import Unit, UnitOutcome, UpToDate, fill, units
     from de_assets.filling.sources import Availability
+    from de_assets.filling.stores import Stores
     from de_assets.filling.units import external_assets
     from de_assets.sources.landing_zone import LandingZone
     from de_checks.volume import ACCEPT_TAG
@@ -168,7 +169,7 @@ def _materialise(settings: Settings, absent: dict[str, str], *, another_world: b
 
         # Other numbers than before are then what was asked for, and no news.
         tags = {ACCEPT_TAG: "a log took the place of the simulation"} if another_world else {}
-        up_to_date = None if again else UpToDate(instance, partial(is_stored, settings))
+        up_to_date = None if again else UpToDate(instance, Stores.of(settings, locations).has)
         ends = fill(
             chosen,
             instance,

@@ -10,11 +10,10 @@ from rich.text import Text
 from de_assets.cli.next_steps import next_steps
 from de_assets.cli.terminal import console
 from de_assets.filling import UnitOutcome
+from de_assets.filling.stores import behind_a_manifest
 from de_assets.partitions import rows_in_calendar
 from de_assets.visits_account import visits_account
 from de_resources.delta.log import TableLog
-from de_resources.delta.write.lock import local_folder
-from de_resources.proxy.store import VersionStore
 from de_resources.settings import Settings
 
 _SHOWN = 20
@@ -76,29 +75,6 @@ def _figures(outcome: UnitOutcome, key: AssetKey, settings: Settings) -> tuple[s
 def _partitions(rows: Mapping[Any, int]) -> int:
     """How many partitions there are: a table may be stored by further columns, and tells its rows by each combination."""
     return len({key[:1] if isinstance(key, tuple) else key for key in rows})
-
-
-def is_stored(settings: Settings, key: AssetKey) -> bool:
-    """Whether the dataset is there: a table, versions of one, or files of days. What a service keeps is not looked for."""
-    name = key.to_user_string()
-    uri = settings.uri_of(name)
-    if TableLog.open(uri) is not None or behind_a_manifest(uri, name) is not None:
-        return True
-    from de_resources.csv_files import DayFiles  # a command that is only imported loads no engine
-
-    folder = local_folder(uri)
-    return folder is not None and DayFiles(name, folder).any()
-
-
-def behind_a_manifest(uri: str, name: str) -> tuple[Mapping[Any, int], int] | None:
-    """Live rows per partition of a dataset that keeps versions, and the manifest's number; None for all others."""
-    folder = local_folder(uri)
-    store = VersionStore(folder, name) if folder is not None else None
-    live = store.live() if store is not None else None
-    if store is None or live is None:
-        return None
-    versions = {id_: store.version(id_) for id_ in live.versions}
-    return {key: versions[id_].rows.get(key, 0) for key, id_ in live.live.items()}, live.number
 
 
 def _tell_outcomes(outcomes: Sequence[UnitOutcome]) -> bool:

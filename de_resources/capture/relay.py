@@ -11,7 +11,7 @@ import logging
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -123,8 +123,9 @@ class Capture:
         producer = self._producer()
         if self._ensure_snapshot():  # with a producer of its own, which fenced this one
             producer = self._producer()
-        with closing(self.database.open(replication=True)) as replication, replication.cursor() as stream:
-            self._start(stream)
+        if self._take_in_late_tables(producer, stop):
+            producer = self._producer()
+        with self._stream() as stream:
             started()
             with beating(Heartbeat(heart_of(self.source))) as heart:
                 self._relay(stream, producer, heart, stop)
@@ -164,36 +165,62 @@ class Capture:
 
     def _make_slot(self) -> bool:
         with self.database.connect() as session, session.cursor() as asked:
-            slot.ensure_publication(asked, self.database, self.source)
+            added = slot.ensure_publication(asked, self.database, self.source)
         topic = Topic(self.broker.client_config(), self.source.topic).identity()
         if (delivered := slot.delivered(self.database, self.source)) is not None:
             if delivered.topic not in (None, topic):
                 raise TopicMadeAnew(self.source)
-            slot.mark_delivered(self.database, self.source, topic)
+            slot.mark_delivered(self.database, self.source, replace(delivered, topic=topic))
             return False
         position, there = reached(self.broker.client_config(), self.source.topic).position, self._status()
-        if there is not None and (position is None or position.commit_lsn < there.confirmed_lsn - 1):
-            slot.forget_slot(self.database, self.source)  # it died before its snapshot had arrived
+        if there is not None and (added or position is None or position.commit_lsn < there.confirmed_lsn - 1):
+            slot.forget_slot(self.database, self.source)  # it died before its snapshot, or all of it, had arrived
             there = None
         if there is None:
             self._deliver_snapshot()
-        slot.mark_delivered(self.database, self.source, topic)
+        slot.mark_delivered(self.database, self.source, slot.Delivered(topic))
         return there is None
 
     def _deliver_snapshot(self) -> None:
-        """Make the slot, and deliver the rows from before it in as much time as the broker gives to a transaction."""
+        """Make the slot, and deliver the rows from before it."""
+        with slot.exported_snapshot(self.database, self.source) as (lsn, session):
+            try:
+                self._deliver_rows(session, lsn, self.source.tables)
+            except SnapshotTooLong:
+                slot.forget_slot(self.database, self.source)  # or it would keep log until the next attempt
+                raise
+
+    def _take_in_late_tables(self, producer: Producer, stop: Callable[[], bool]) -> bool:
+        """Deliver the rows that tables had before they were published, at their place between the changes.
+
+        All that was committed before them is relayed first: a record behind them that is older would be taken for known. One
+        that dies in between takes them in again. Whether there was something to take in.
+        """
+        known = slot.delivered(self.database, self.source)
+        if known is None or not known.awaited:
+            return False
+        with slot.exported_snapshot(self.database, self.source, beside=True) as (lsn, session):
+            slot.emit_heartbeat(self.database)  # nothing else may be committed for a long time
+            with self._stream() as stream, beating(Heartbeat(heart_of(self.source))) as heart:
+                self._relay(stream, producer, heart, stop, before=lsn)
+            if not stop():
+                self._deliver_rows(session, lsn, known.awaited)
+                slot.mark_delivered(self.database, self.source, replace(known, awaited=()))
+        slot.wait_until_free(self.database, self.source)
+        return True
+
+    def _deliver_rows(self, session: connection, lsn: int, tables: Sequence[str]) -> None:
+        """Deliver the rows that the session sees, in as much time as the broker gives to a transaction."""
         seconds = self.broker.longest_transaction() or _TRANSACTION_SECONDS
         producer = self._producer(seconds)
+        pace = SnapshotPace(self.source, seconds - _ANSWER_SECONDS, _estimated_rows(session, tables))
         try:
-            with slot.exported_snapshot(self.database, self.source) as (lsn, session):
-                pace = SnapshotPace(self.source, seconds - _ANSWER_SECONDS, _estimated_rows(session, self.source))
-                # Ahead of a transaction that commits exactly at the slot's first position.
-                count = self._deliver(producer, self._at_pace(self._snapshot(session, lsn - 1), pace))
+            # Ahead of a transaction that commits exactly at the slot's first position.
+            count = self._deliver(producer, self._at_pace(self._snapshot(session, lsn - 1, tables), pace))
         except SnapshotTooLong:
             producer.abort_transaction(_ANSWER_SECONDS)
-            slot.forget_slot(self.database, self.source)  # or it would keep log until the next attempt
             raise
-        log.info("snapshot of %d rows delivered", count)
+        log.info("snapshot of %d rows of %s delivered", count, ", ".join(tables))
 
     def _at_pace(self, snapshot: Iterator[ChangeRecord], pace: SnapshotPace) -> Iterator[ChangeRecord]:
         began, count = self.clock(), 0
@@ -204,9 +231,9 @@ class Capture:
             count += 1
         pace.require(count, self.clock() - began)
 
-    def _snapshot(self, session: connection, lsn: int) -> Iterator[ChangeRecord]:
+    def _snapshot(self, session: connection, lsn: int, tables: Sequence[str]) -> Iterator[ChangeRecord]:
         origin, sequence = TransactionOrigin(lsn, datetime.now(UTC), tx_id=0), 0
-        for table in self.source.tables:
+        for table in tables:
             relation = _relation(session, table)
             key = self._key(relation)
             # What no row of the snapshot tells of was deleted while nobody read the log.
@@ -230,6 +257,12 @@ class Capture:
             raise slot.SlotLost(self.source)
         return found
 
+    @contextmanager
+    def _stream(self) -> Iterator[Any]:
+        with closing(self.database.open(replication=True)) as replication, replication.cursor() as stream:
+            self._start(stream)
+            yield stream
+
     def _start(self, stream: Any) -> None:
         self._status()
         options = {"proto_version": "1", "publication_names": self.source.slot, "messages": "true"}
@@ -241,19 +274,25 @@ class Capture:
             raise slot.SlotLost(self.source) from None
         log.info("relaying %s into the topic %s", ", ".join(self.source.tables), self.source.topic)
 
-    def _relay(self, stream: Any, producer: Producer, heart: Heartbeat, stop: Callable[[], bool]) -> None:
-        """Collect whole commits while they come at once; deliver and confirm when there are many, or no more for now."""
-        transactions = _Transactions(self._key, reached(self.broker.client_config(), self.source.topic).position)
+    def _relay(
+        self, stream: Any, producer: Producer, heart: Heartbeat, stop: Callable[[], bool], before: int | None = None
+    ) -> None:
+        """Collect whole commits while they come at once; deliver and confirm when there are many, or no more for now.
+
+        With `before`, what was committed before that position, and nothing else.
+        """
+        known = reached(self.broker.client_config(), self.source.topic).position
+        transactions = _Transactions(self._key, known, before)
         looked = time.monotonic()
         while not stop():
             heart.beat()
-            if time.monotonic() - looked > _PUBLICATION_SECONDS:
+            if before is None and time.monotonic() - looked > _PUBLICATION_SECONDS:
                 slot.require_published(self.database, self.source)
                 looked = time.monotonic()
             message = stream.read_message()
             if message is not None:
                 transactions.add(message.payload)
-                if transactions.ready < _BATCH:
+                if transactions.ready < _BATCH and not transactions.is_past:
                     continue
             if transactions.end_lsn:
                 if transactions.ready:
@@ -265,6 +304,8 @@ class Capture:
                 if not transactions.open and stream.wal_end:
                     stream.send_feedback(flush_lsn=stream.wal_end)  # other tables' log need not be kept for us
                 select.select([stream], [], [], _IDLE_SECONDS)
+            if transactions.is_past:
+                return
 
     def _deliver(self, producer: Producer, batch: Iterator[ChangeRecord] | Sequence[ChangeRecord]) -> int:
         """One Kafka transaction; all of it or nothing. Returns the number of records."""
@@ -297,10 +338,17 @@ class Capture:
 
 
 class _Transactions:
-    """Messages of the stream, put together to whole transactions of records that the topic does not have."""
+    """Messages of the stream, put together to whole transactions of records that the topic does not have.
 
-    def __init__(self, key: Callable[[Relation], Sequence[str]], known: Position | None) -> None:
-        self._key, self._known, self._decoder = key, known, Decoder()
+    Of transactions that were not committed `before` that position nothing is kept.
+    """
+
+    def __init__(
+        self, key: Callable[[Relation], Sequence[str]], known: Position | None, before: int | None = None
+    ) -> None:
+        self._key, self._known, self._before, self._decoder = key, known, before, Decoder()
+        self.is_past = False
+        """Whether one of these has come; they come in the order of their commits."""
         self._origin: TransactionOrigin | None = None
         self._sequence = 0
         self._current: list[ChangeRecord] = []
@@ -326,6 +374,10 @@ class _Transactions:
     def add(self, payload: bytes) -> None:
         """The next message of the stream."""
         message = self._decoder.decode(payload)
+        if isinstance(message, Begin) and self._before is not None:
+            self.is_past = message.lsn >= self._before
+        if self.is_past:
+            return
         if isinstance(message, Begin):
             self._origin, self._sequence = TransactionOrigin(message.lsn, message.commit_time, message.tx_id), 0
         elif isinstance(message, Commit):
@@ -348,10 +400,10 @@ class _Transactions:
                 self._current.append(record)
 
 
-def _estimated_rows(session: connection, source: CaptureSource) -> int:
+def _estimated_rows(session: connection, tables: Sequence[str]) -> int:
     """Rows of the tables, as the database's statistics have them; without those of tables that it has not looked at yet."""
     with session.cursor() as asked:
-        asked.execute(_ESTIMATE, (list(source.tables),))
+        asked.execute(_ESTIMATE, (list(tables),))
         ((rows,),) = asked.fetchall()
     return int(rows)
 

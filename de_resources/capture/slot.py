@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier, Literal
@@ -19,7 +19,7 @@ from de_resources.capture.source import CaptureSource
 from de_resources.errors import PermanentError, TransientError
 from de_resources.postgres import PostgresDatabase, RelationMissing
 
-_DELIVERED, _INTO = "snapshot delivered", " into topic "
+_DELIVERED, _INTO, _AWAITED = "snapshot delivered", " into topic ", "; rows awaited of "
 _HEARTBEAT = "SELECT (pg_logical_emit_message(true, 'heartbeat', '') - '0/0'::pg_lsn)::bigint"
 _STATUS = """
     SELECT active, wal_status, (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint,
@@ -52,14 +52,14 @@ class SlotLost(PermanentError):
         )
 
 
-class TableNotPublished(PermanentError):
-    """The publication does not have a table that is to be captured: its changes go by unseen."""
+class TableNotPublished(TransientError):
+    """The publication lacks a table that is to be captured, or the topic its rows from before."""
 
     def __init__(self, source: CaptureSource, tables: Sequence[str]) -> None:
         self.source, self.tables = source, tuple(tables)
         super().__init__(
-            f"The publication `{source.slot}` lacks {', '.join(f'`{table}`' for table in tables)}: changes go by unseen. "
-            f"Run `de capture drop {source.name}`, then `de up`: the capture begins with a snapshot, which makes up for them."
+            f"The publication `{source.slot}` lacks {', '.join(f'`{table}`' for table in tables)}, or the topic the rows from "
+            "before: changes went by unseen. The capture begins again, publishes what is missing, and takes its rows in."
         )
 
 
@@ -97,7 +97,7 @@ def prepare(database: PostgresDatabase, source: CaptureSource) -> bool:
         if filled:
             forget_slot(database, source)
             return False
-        mark_delivered(database, source)
+        mark_delivered(database, source, Delivered())
         return True
 
 
@@ -109,44 +109,61 @@ def exclusively(database: PostgresDatabase, source: CaptureSource) -> Iterator[N
         yield
 
 
-def ensure_publication(asked: cursor, database: PostgresDatabase, source: CaptureSource) -> None:
-    """Publish the tables, unless they are. Raises `RelationMissing`, and `TableNotPublished` where a publication lacks one."""
+def ensure_publication(asked: cursor, database: PostgresDatabase, source: CaptureSource) -> bool:
+    """Publish the tables that are not published yet, in the caller's transaction. Raises `RelationMissing`.
+
+    Of a table that comes after the snapshot was delivered, the rows from before are awaited from then on (`Delivered`). Returns
+    whether there was a publication that lacked some.
+    """
     asked.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", (source.slot,))
-    if asked.fetchone():
-        _require_published(asked, source)
-        return
-    for table in source.tables:
+    there = asked.fetchone() is not None
+    missing = _unpublished(asked, source) if there else list(source.tables)
+    for table in missing:
         asked.execute("SELECT to_regclass(%s) IS NULL", (table,))
         if asked.fetchone() == (True,):
             where = database.description()
             raise RelationMissing(table, where["database"], where["address"])
-    tables = SQL(", ").join(_table(table) for table in source.tables)
-    asked.execute(SQL("CREATE PUBLICATION {} FOR TABLE {}").format(Identifier(source.slot), tables))
+    if not missing:
+        return False
+    change = SQL("ALTER PUBLICATION {} ADD TABLE {}" if there else "CREATE PUBLICATION {} FOR TABLE {}")
+    asked.execute(change.format(Identifier(source.slot), SQL(", ").join(map(_table, missing))))
+    if (known := _delivered(asked, source)) is not None:
+        _remember(asked, source, replace(known, awaited=tuple(sorted({*known.awaited, *missing}))))
+    return there
 
 
 def require_published(database: PostgresDatabase, source: CaptureSource) -> None:
-    """Raise `TableNotPublished` where the publication lacks a table, also one that was dropped and made again."""
+    """Raise `TableNotPublished` where a table is not captured whole: added to the source, or dropped and made again."""
+    if missing := _not_whole(database, source):
+        raise TableNotPublished(source, missing)
+
+
+def _not_whole(database: PostgresDatabase, source: CaptureSource) -> list[str]:
     with database.connect() as session, session.cursor() as asked:
-        _require_published(asked, source)
+        known = _delivered(asked, source)
+        return [*_unpublished(asked, source), *(known.awaited if known else ())]
 
 
-def _require_published(asked: cursor, source: CaptureSource) -> None:
+def _unpublished(asked: cursor, source: CaptureSource) -> list[str]:
     asked.execute(
         "SELECT format('%%s.%%s', schemaname, tablename) FROM pg_publication_tables WHERE pubname = %s", (source.slot,)
     )
     published = {name for (name,) in asked.fetchall()}
-    missing = [table for table in source.tables if (table if "." in table else f"public.{table}") not in published]
-    if missing:
-        raise TableNotPublished(source, missing)
+    return [table for table in source.tables if (table if "." in table else f"public.{table}") not in published]
 
 
 @contextmanager
-def exported_snapshot(database: PostgresDatabase, source: CaptureSource) -> Iterator[tuple[int, connection]]:
-    """Make the slot, and yield its position with a session that sees exactly the rows from before it."""
+def exported_snapshot(
+    database: PostgresDatabase, source: CaptureSource, *, beside: bool = False
+) -> Iterator[tuple[int, connection]]:
+    """Make the slot, and yield its position with a session that sees exactly the rows from before it.
+
+    `beside` the slot that is there: one more, which is gone with this call.
+    """
+    name, kind = (f"{source.slot}_beside", "TEMPORARY ") if beside else (source.slot, "")
     with closing(database.open(replication=True)) as replication, replication.cursor() as asked:
-        asked.execute(
-            SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput EXPORT_SNAPSHOT").format(Identifier(source.slot))
-        )
+        make = SQL("CREATE_REPLICATION_SLOT {} " + kind + "LOGICAL pgoutput EXPORT_SNAPSHOT")
+        asked.execute(make.format(Identifier(name)))
         _name, position, snapshot, _plugin = asked.fetchone()  # type: ignore[misc]
         with closing(database.open()) as session:
             session.set_session(isolation_level="REPEATABLE READ", readonly=True)
@@ -157,28 +174,48 @@ def exported_snapshot(database: PostgresDatabase, source: CaptureSource) -> Iter
 
 @dataclass(frozen=True)
 class Delivered:
-    """The rows from before the slot are in the topic with this identity; None: in one that no capture has looked at yet."""
+    """The rows from before the slot are in a topic. Kept as the publication's comment."""
 
-    topic: str | None
+    topic: str | None = None
+    """The identity of the topic; None: one that no capture has looked at yet."""
+    awaited: tuple[str, ...] = ()
+    """Tables that were published later, and whose rows from before are not in it yet."""
+
+    @classmethod
+    def parse(cls, said: str | None) -> Delivered | None:
+        """What a comment says; None where it is no such."""
+        if said is None or not said.startswith(_DELIVERED):
+            return None
+        topic, _, awaited = said.removeprefix(_DELIVERED).removeprefix(_INTO).partition(_AWAITED)
+        return cls(topic or None, tuple(filter(None, awaited.split(", "))))
+
+    def __str__(self) -> str:
+        into = f"{_INTO}{self.topic}" if self.topic else ""
+        return f"{_DELIVERED}{into}{_AWAITED + ', '.join(self.awaited) if self.awaited else ''}"
 
 
 def delivered(database: PostgresDatabase, source: CaptureSource) -> Delivered | None:
-    """Whether the rows from before the slot are in the topic, and in which; kept as the publication's comment."""
+    """Whether the rows from before the slot are in the topic, and in which."""
     with database.connect() as session, session.cursor() as asked:
-        asked.execute(
-            "SELECT obj_description(oid, 'pg_publication') FROM pg_publication WHERE pubname = %s", (source.slot,)
-        )
-        ((said,),) = asked.fetchall() or [(None,)]
-        if said is None or not said.startswith(_DELIVERED) or not _slot_exists(asked, source):
-            return None
-        return Delivered(said.removeprefix(_DELIVERED).removeprefix(_INTO) or None)
+        return _delivered(asked, source)
 
 
-def mark_delivered(database: PostgresDatabase, source: CaptureSource, topic: str | None = None) -> None:
+def mark_delivered(database: PostgresDatabase, source: CaptureSource, now: Delivered) -> None:
     """Remember that the snapshot need not be taken again, as long as the topic is the one with this identity."""
-    said = _DELIVERED if topic is None else f"{_DELIVERED}{_INTO}{topic}"
     with database.connect() as session, session.cursor() as asked:
-        asked.execute(SQL("COMMENT ON PUBLICATION {} IS {}").format(Identifier(source.slot), Literal(said)))
+        _remember(asked, source, now)
+
+
+def _delivered(asked: cursor, source: CaptureSource) -> Delivered | None:
+    asked.execute(
+        "SELECT obj_description(oid, 'pg_publication') FROM pg_publication WHERE pubname = %s", (source.slot,)
+    )
+    ((said,),) = asked.fetchall() or [(None,)]
+    return Delivered.parse(said) if _slot_exists(asked, source) else None
+
+
+def _remember(asked: cursor, source: CaptureSource, now: Delivered) -> None:
+    asked.execute(SQL("COMMENT ON PUBLICATION {} IS {}").format(Identifier(source.slot), Literal(str(now))))
 
 
 def status(database: PostgresDatabase, source: CaptureSource) -> CaptureStatus | None:
@@ -192,6 +229,22 @@ def status(database: PostgresDatabase, source: CaptureSource) -> CaptureStatus |
     return CaptureStatus(bool(active), int(confirmed or 0), int(retained or 0), wal_status == "lost")
 
 
+def emit_heartbeat(database: PostgresDatabase) -> int:
+    """Commit an empty transaction that every slot's reader sees. Returns a position that its commit is behind."""
+    with database.connect() as session, session.cursor() as asked:
+        asked.execute(_HEARTBEAT)
+        ((position,),) = asked.fetchall()
+    return int(position)
+
+
+def wait_until_free(
+    database: PostgresDatabase, source: CaptureSource, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Until the server knows that the slot's last reader is gone; its connection was closed before."""
+    while (now := status(database, source)) is not None and now.active:
+        sleep(0.05)
+
+
 def wait_until_captured(
     database: PostgresDatabase,
     source: CaptureSource,
@@ -202,11 +255,9 @@ def wait_until_captured(
 
     The slot is looked at again and again: no call fails that `tenacity` could repeat, and a slot that is lost ends the wait.
     """
-    with database.connect() as session, session.cursor() as asked:
-        asked.execute(_HEARTBEAT)
-        ((target,),) = asked.fetchall()
+    target = emit_heartbeat(database)
     deadline = time.monotonic() + timeout
-    while (now := status(database, source)) is None or now.confirmed_lsn < target:
+    while (now := status(database, source)) is None or now.confirmed_lsn < target or _not_whole(database, source):
         if now is not None and now.is_lost:
             raise SlotLost(source)
         if time.monotonic() > deadline:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from de_resources.engine.literal_paths import literal
+
 
 @dataclass(frozen=True)
 class StreamState:
@@ -36,7 +38,9 @@ class StreamState:
 def _notes(session: SparkSession, folder: str) -> dict[int, str]:
     """The engine's notes on each batch, by the number of the batch."""
     try:
-        rows: list[Row] = session.read.text(folder, wholetext=True).select("_metadata.file_name", "value").collect()
+        rows: list[Row] = (
+            session.read.text(literal(folder), wholetext=True).select("_metadata.file_name", "value").collect()
+        )
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise

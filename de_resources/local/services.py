@@ -28,7 +28,7 @@ from de_resources.local.pages_service import PagesService
 from de_resources.local.partner_service import PartnerService
 from de_resources.local.postgres_server import PostgresService
 from de_resources.local.revival import LIMIT, Restarts
-from de_resources.local.service import Service
+from de_resources.local.service import LeftOut, Service
 from de_resources.local.spark_connect import SparkConnectService
 from de_resources.local.supervision import ProcessInfo, Supervision
 from de_resources.local.topics import TopicSpec, create_topics
@@ -294,16 +294,18 @@ class LocalServices:
 
 def _status_without_process(service: Service, port: int | None, absence: PlatformError | None) -> ServiceStatus:
     if reason := _why_left_out(service, absence):
-        return ServiceStatus(service.name, ServiceState.LEFT_OUT, port, why=str(reason))
+        return ServiceStatus(service.name, ServiceState.LEFT_OUT, port, why=reason)
     return ServiceStatus(service.name, ServiceState.STOPPED, port, why="it is not started; run `de up`.")
 
 
-def _why_left_out(service: Service, absence: PlatformError | None) -> PlatformError | None:
+def _why_left_out(service: Service, absence: PlatformError | None) -> str | None:
     """What keeps a service from running here; for jars that are missing, why they could not be had."""
     try:
         service.check()
+    except LeftOut as reason:
+        return reason.why
     except JarsMissing as missing:
-        return absence or missing
+        return str(absence or missing)
     except PlatformError as reason:
-        return reason
+        return str(reason)
     return None

@@ -104,6 +104,12 @@ class PostgresDatabase(dg.ConfigurableResource):
                     raise
                 raise SessionLost("postgres", address, f"{_first_said(error)}; {_HINT}") from error
 
+    def has(self, relation: str) -> bool:
+        """Whether there is a table or view of this name. Raises as `connect`."""
+        with self.connect() as session, session.cursor() as cursor:
+            cursor.execute("SELECT to_regclass(%s) IS NOT NULL", (relation,))
+            return cursor.fetchone() == (True,)
+
     def jdbc_options(self, table: str) -> dict[str, str]:
         """Options by which Spark's `jdbc` source reads a table: the password is one of its own, which plans redact.
 
@@ -113,10 +119,7 @@ class PostgresDatabase(dg.ConfigurableResource):
             RelationMissing: the database has no such table or view.
             As `connect`.
         """
-        with self.connect() as session, session.cursor() as cursor:
-            cursor.execute("SELECT to_regclass(%s) IS NOT NULL", (table,))
-            known = cursor.fetchone() == (True,)
-        endpoint = self._endpoint()
+        known, endpoint = self.has(table), self._endpoint()
         if not known:
             raise RelationMissing(table, str(endpoint.database), endpoint.address)
         return {

@@ -68,6 +68,9 @@ class TestDaily:
         assert shop.version("orders") == before + 1
         assert shop.rows("orders") == sorted([order(1, 1), order(5, 5), order(6, 6), *content], key=repr)
         assert shop.rows_per_key(result, "orders") == {"2024-01-02": 1, "2024-01-03": 0, "2024-01-04": 2}
+        predicate = str(shop.log("orders").table.history(1)[0]["operationParameters"]["predicate"])
+        assert "2024-01-02" in predicate, "the table's own history says what was replaced"
+        assert "2024-01-05" in predicate or "2024-01-04" in predicate
 
     def test_an_empty_frame_empties_the_slice(self, shop: Shop) -> None:
         orders = asset("orders", lambda _: shop.frame([], ORDER), partitions=DAILY, partition_expr="day")

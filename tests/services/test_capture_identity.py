@@ -14,17 +14,21 @@ from threading import Event, Thread
 from typing import Any
 from uuid import uuid4
 
+import dagster as dg
 import pytest
+import red_checks
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from test_capture import read_committed
 from waiting import PATIENCE
 
-from de_resources.capture import Capture, CaptureSource, drop, prepare, status, wait_until_captured
+from de_assets.automation.maintenance.recapture import capture_anew_job
+from de_checks.capture import capture_check
+from de_resources.capture import Capture, CaptureSource, SlotLost, drop, prepare, status, wait_until_captured
 from de_resources.capture.history import AnotherDatabase
 from de_resources.capture.relay import TopicMadeAnew
 from de_resources.kafka import KafkaBroker
-from de_resources.local import LocalServices, TopicSpec
+from de_resources.local import LocalServices, TopicSpec, postgres_server
 from de_resources.local.postgres_server import PostgresService
 from de_resources.postgres import PostgresDatabase
 from de_resources.settings import Settings
@@ -77,12 +81,24 @@ class Server:
     def _promoted(self) -> None:
         (self.data / "standby.signal").touch()
         self.start()
-        own = PostgresService(self.services.settings)
-        endpoint = self.services.endpoint("postgres")
-        assert endpoint is not None
-        with closing(own._admin(endpoint)) as admin, admin.cursor() as cursor:
+        with self.admin() as cursor:
             cursor.execute("SELECT pg_promote()")
             assert cursor.fetchall() == [(True,)]
+
+    @contextmanager
+    def admin(self) -> Iterator[Any]:
+        """Who looks after the server; each statement is a transaction."""
+        endpoint = self.services.endpoint("postgres")
+        assert endpoint is not None
+        with closing(PostgresService(self.services.settings)._admin(endpoint)) as admin, admin.cursor() as cursor:
+            yield cursor
+
+    def forget_log(self) -> None:
+        """Go on for so long that the log is gone that a slot at this position needs."""
+        with self.admin() as cursor:
+            for _ in range(3):
+                cursor.execute("SELECT pg_logical_emit_message(false, 'much', ''), pg_switch_wal()")
+            cursor.execute("CHECKPOINT")
 
 
 @dataclass
@@ -159,6 +175,46 @@ def world(own_server: Server) -> World:
 def delete_topic(topic: str) -> None:
     admin = AdminClient({**KafkaBroker().client_config(), "log_level": "0"})
     admin.delete_topics([topic])[topic].result(PATIENCE)
+
+
+@pytest.fixture
+def little_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that keeps next to nothing for slots that nobody reads; of two settings the later one holds."""
+    options = [*postgres_server._options(), "-c", "max_slot_wal_keep_size=1MB"]
+    monkeypatch.setattr(postgres_server, "_options", lambda: options)
+
+
+@pytest.mark.red_check("log_is_read_without_a_gap")
+def test_a_slot_whose_log_is_gone_is_red_until_the_job_has_begun_the_capture_again(
+    little_log: None, world: World
+) -> None:
+    check = capture_check(dg.AssetSpec(world.source.name), world.source)
+
+    def judged() -> tuple[bool, str]:
+        with dg.build_op_context({"database": world.database}) as context:
+            verdict = check(context)
+        red_checks.told("log_is_read_without_a_gap", passed=verdict.passed)
+        return verdict.passed, verdict.description or ""
+
+    with world.relaying():
+        world.execute("INSERT INTO {} VALUES (1), (2)")
+    world.execute("DELETE FROM {} WHERE id = 1")
+    world.server.forget_log()
+    with pytest.raises(SlotLost, match="changes are missing"):
+        world.capture().run(lambda: True)
+    passed, said = judged()
+    assert not passed
+    assert "changes are missing" in said
+
+    config = {"ops": {"give_up_slot": {"config": {"capture": world.source.name}}}}
+    job = capture_anew_job([world.source])
+    assert job.execute_in_process(run_config=config, resources={"database": world.database}).success
+    assert not judged()[0], "nothing is kept for anybody yet"
+    with world.relaying():
+        while status(world.database, world.source) is None:
+            time.sleep(0.05)
+    assert judged()[0]
+    assert world.told() == [("c", 1), ("c", 2), ("r", 2)], "a snapshot is all that there is"
 
 
 def test_changes_of_a_rebuilt_database_are_neither_dropped_nor_confirmed(world: World) -> None:

@@ -11,12 +11,14 @@ import dagster as dg
 import pytest
 from pyspark.sql import DataFrame
 
+from de_assets.filling.stores import Stores
 from de_assets.partitions import hourly
 from de_assets.serving.partner_feed import checks, partner_feed
 from de_resources.delivery.receiver import BulkReceiver
 from de_resources.local import LocalServices
 from de_resources.local.partner import Behaviour
 from de_resources.postgres import PostgresDatabase
+from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("bin_pack_orderer")]
@@ -87,7 +89,10 @@ def sent() -> list[tuple[str, int, str]]:
 
 
 def test_the_partner_is_told_every_hour_of_every_page_once_and_corrections_after_it(visits: list[Visit]) -> None:
+    stores = Stores(Settings.from_environment(), frozenset({partner_feed.key}))
+    assert not stores.has(partner_feed.key)
     told, verdict = run(visits)
+    assert stores.has(partner_feed.key), "`de run` need not send it again"
     assert len(served()) == len(set(served()))
     assert set(served()) == counted(visits)
     assert {page for page, *_ in sent()} == {"/a", "/b"}, "nobody is told about robots"

@@ -18,10 +18,12 @@ import dagster as dg
 import pytest
 import topic_sink_client
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from waiting import PATIENCE
 
 from de_assets.serving.visits_reduced import visits_reduced
 from de_assets.sources.topics import TOPICS, VISITS, VISITS_REDUCED
+from de_resources.delta.write.stream import SourceLost
 from de_resources.kafka import KafkaBroker
 from de_resources.kafka.errors import CheckpointLost, StreamStopped
 from de_resources.kafka.reader import read_topic
@@ -149,6 +151,30 @@ def test_over_connect_the_servers_own_worker_writes_and_what_it_raises_is_said(
     with pytest.raises(CheckpointLost, match="would double them"):
         write_available_now(session, stream.records, output, str(tmp_path / "another"), stream.source)
     assert committed(output.topic) == Counter("abcd")
+
+
+@pytest.mark.pattern("checkpointer")
+@pytest.mark.faults
+def test_a_source_that_was_made_again_and_is_longer_is_not_read_on_in_the_middle(
+    output: TopicOutput, tmp_path: Path
+) -> None:
+    """Also where the checkpoint's path has signs that the engine takes for a pattern."""
+    source, checkpoint = f"{output.topic}-source", str(tmp_path / "home [1]" / "checkpoint")
+
+    def drain() -> None:
+        session = SparkEngine().spark_session
+        followed = topic_stream(session, KafkaBroker(), source)
+        write_available_now(session, followed.records, output, checkpoint, followed.source)
+
+    publish(source, ["a", "b"])
+    drain()
+    AdminClient({**KafkaBroker().client_config(), "log_level": 0}).delete_topics([source])[source].result(PATIENCE)
+    KafkaBroker().ensure_topics([TopicSpec(source, 2)])
+    publish(source, list("cdefghij"))
+    for _ in range(2):
+        with pytest.raises(SourceLost, match=f"topic {source} was made again"):
+            drain()
+    assert committed(output.topic) == Counter("ab")
 
 
 @pytest.mark.pattern("checkpointer", "sla_misses_detector")

@@ -74,7 +74,9 @@ class Stream:
 
 @pytest.fixture
 def stream(at_home: LocalServices, tmp_path: Path) -> Iterator[Stream]:
-    stream = Stream(tmp_path)
+    stream = Stream(
+        tmp_path / "lake [1]"
+    )  # signs that the engine takes for a pattern where a path is not said literally
     stream.create(partitions=3)
     yield stream
     stream.delete()

@@ -14,6 +14,7 @@ import pytest
 
 from de_assets.automation.alerting.alerting import Alerting
 from de_assets.automation.alerting.health import service_conditions
+from de_assets.cli.doctor.services import check_service
 from de_resources.capture.__main__ import _ended, _Teller
 from de_resources.capture.source import CaptureSource
 from de_resources.local import LocalServices
@@ -123,3 +124,10 @@ def test_what_died_is_told_before_it_is_started_again(monkeypatch: pytest.Monkey
     (condition,) = alerting.health(NOW)
     assert (asked, bool(condition.bad)) == (["look", "revive"], True)
     assert alerting.health(NOW) == [], "one that is starting is neither bad nor well"
+
+
+def test_what_is_left_out_says_why_and_nothing_twice(tmp_path: Path) -> None:
+    status = _capture(LocalServices(Settings.from_environment({"DE_HOME": str(tmp_path)})))
+    assert status.state is ServiceState.LEFT_OUT
+    assert check_service(status).detail == f"left out: {status.why}"
+    assert "left out" not in (status.why or "")

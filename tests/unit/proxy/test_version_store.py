@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from de_assets.cli.summary import behind_a_manifest
+from de_assets.filling.stores import behind_a_manifest
 from de_resources.delta.write.crash_points import at
 from de_resources.errors import PermanentError
 from de_resources.proxy.manifest import Manifest, ProxyVersion
