@@ -19,7 +19,6 @@ from de_assets.filling.waits import Waits
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
 from de_resources.held_back import HELD, LEFT_OUT, own_keys
 from de_resources.promises import NEEDS, NoSuchPromise, gates_of, needed
-from de_resources.run_queue.places import in_order
 
 pytestmark = pytest.mark.pattern("aligned_fan_in")
 
@@ -147,14 +146,6 @@ def test_verdicts_of_runs_before_stop_the_same_ones(run: Run) -> None:
 def test_who_needs_nothing_of_it_is_stopped_by_no_gate(run: Run) -> None:
     graph = world(unique=[BAD], whole=[BAD], needs={"a": []})
     assert written(run(graph, BAD)) == {"a": [BAD], "easy": [BAD], "after": [BAD]}
-
-
-def test_a_pipeline_that_goes_in_order_is_stopped_as_a_whole(run: Run) -> None:
-    """What holds its later partitions is that the gate ended its run."""
-    done = run(world(unique=[BAD], tags=in_order("hours")), BAD)
-    assert written(done) == {"a": [BAD]}
-    assert not done.success
-    assert next(e for e in done.get_asset_check_evaluations() if e.check_name == "is_unique").blocking
 
 
 def test_de_run_holds_back_the_same(instance: dg.DagsterInstance) -> None:
