@@ -12,6 +12,7 @@ import pytest
 from dagster._core.execution.api import create_execution_plan
 from instances import silent_instance
 
+from de_assets.catalogue import load_locations
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
 from de_resources.held_back import HELD, LEFT_OUT, own_keys
 from de_resources.promises import NEEDS
@@ -148,6 +149,14 @@ def test_without_partitions_a_mended_asset_lets_all_through_and_a_warning_too(wo
     assert written(warned) == {"a", "strict", "easy", "after", "after_strict"}
 
 
+def test_without_partitions_what_was_said_of_an_earlier_state_holds_nobody(world: World) -> None:
+    a = computed("a")
+    world.run([a, gate(a, "is_unique", red=True), gate(a, "is_whole", red=False), *behind()])
+    parts = [a, gate(a, "is_unique", red=True), gate(a, "is_whole", red=False), *behind()]
+    unasked = world.run(parts, selection=dg.AssetSelection.all(include_sources=False).without_checks())
+    assert written(unasked) == {"a", "strict", "easy", "after", "after_strict"}, "nobody has judged what is there now"
+
+
 def test_days_behind_a_red_asset_without_partitions(world: World) -> None:
     """A lookup that every day reads: who needs what is red of it gets none of its days."""
     a = computed("a")
@@ -156,6 +165,23 @@ def test_days_behind_a_red_asset_without_partitions(world: World) -> None:
         done = world.run(parts, first, last)
         assert written(done) == {"a", "easy", "after"}, last
         assert failed(done).keys() == {"strict"}, last
+
+
+def test_what_reads_beside_a_sibling_that_needs_less_is_read_where_the_gates_are_asked() -> None:
+    """By an input of the IO manager, or by days that it asks for: else it would be computed behind a gate that goes on."""
+    less = 0
+    for location in load_locations():
+        graph = location.resolve_asset_graph()
+        for key in graph.materializable_asset_keys:
+            children = {child for child in graph.get(key).child_keys if graph.get(child).is_materializable}
+            if not any(key.to_user_string() in (graph.get(child).metadata.get(NEEDS) or {}) for child in children):
+                continue
+            less += 1
+            for child in children - {key}:
+                node = graph.get(child)
+                assert node.metadata.get(HELD) == LEFT_OUT, child
+                assert node.is_partitioned or key in node.assets_def.keys_by_input_name.values(), child
+    assert less > 0
 
 
 def test_a_gate_that_is_dagsters_own_stops_all_for_each_step_behind_it_begins_with_its_end(world: World) -> None:
