@@ -21,7 +21,7 @@ from de_assets.partitions import daily, hourly
 from de_assets.ranges import RANGE_END, RANGE_START, range_tags
 from de_assets.resources import resources
 from de_checks.per_key import latest_materializations
-from de_resources.fan_in import fan_in
+from de_resources.fan_in import MISSING, inputs_of
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 
@@ -95,6 +95,11 @@ class Platform:
         for hour in hours:
             self.instance.report_runless_asset_event(dg.AssetMaterialization(report.VISITS, partition=hour))
 
+    def lands_without(self, hour: str, what: dict[str, str]) -> None:
+        """An hour that says itself that it was made without something."""
+        told = {MISSING: dg.MetadataValue.json(what)}
+        self.instance.report_runless_asset_event(dg.AssetMaterialization(report.VISITS, partition=hour, metadata=told))
+
     def wrote(self, *hours: str) -> None:
         """These hours with their visits, by delta-rs: nobody asks how they were written."""
         types = {"event_hour": pa.timestamp("us", tz="UTC"), "user_id": pa.string(), "page": pa.string()}
@@ -154,7 +159,8 @@ def test_the_day_is_out_at_its_deadline_and_redone_when_the_rest_arrives(platfor
     four, five, seven = (f"{FIRST}-0{hour}:00" for hour in (4, 5, 7))
     platform.wrote(*hours_of(FIRST)[:4], four)
     assert not platform.run(report.VISITS, seven, bad="")
-    platform.landed(f"{FIRST}-06:00", *hours_of(FIRST)[8:])
+    platform.landed(f"{FIRST}-06:00", *hours_of(FIRST)[8:-1])
+    platform.lands_without(hours_of(FIRST)[-1], {"a file": "never came"})
     assert platform.tick(at_deadline(FIRST) - timedelta(seconds=1)) == []
     assert platform.said == (
         f"{FIRST} waits for {five} (never computed), {seven} (refused by visits_are_good) until {SECOND} 03:00 UTC"
@@ -170,6 +176,7 @@ def test_the_day_is_out_at_its_deadline_and_redone_when_the_rest_arrives(platfor
     assert row["missing_hours"] == f"{five}, {seven}"
     told = platform.told(FIRST)
     assert (told["completeness"], told["is_approximate"]) == (22 / 24, True)
+    assert told["approximate_inputs"] == {hours_of(FIRST)[-1]: {"a file": "never came"}}, "what is in it is incomplete"
     assert told["missing_inputs"] == {five: "never computed", seven: "refused by visits_are_good"}
     verdict = platform.verdict(FIRST)
     assert (verdict.passed, verdict.severity) == (False, dg.AssetCheckSeverity.WARN)
@@ -178,6 +185,7 @@ def test_the_day_is_out_at_its_deadline_and_redone_when_the_rest_arrives(platfor
     assert platform.tick(later) == [], "nothing came since"
 
     assert platform.run(report.VISITS, five, seven)
+    platform.landed(hours_of(FIRST)[-1])
     (again,) = platform.tick(later)
     assert again.run_key != request.run_key
     platform.answer(again)
@@ -220,7 +228,7 @@ class TestRequests:
     def made(self, platform: Platform, day: str) -> None:
         """A report of what is there now, as a run records it."""
         graph = platform.defs.resolve_asset_graph()
-        inputs = fan_in(platform.instance, graph, report.VISITS, hours_of(day))
+        inputs = inputs_of(platform.instance, graph, report.KEY, report.VISITS, hours_of(day))
         told = dg.AssetMaterialization(report.KEY, partition=day, metadata=inputs.metadata)
         platform.instance.report_runless_asset_event(told)
 

@@ -17,6 +17,7 @@ from de_assets.filling import fill, units
 from de_assets.filling.keys import FillState
 from de_assets.filling.waits import Waits
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
+from de_resources.fan_in import inputs_of
 from de_resources.held_back import HELD, LEFT_OUT, own_keys
 from de_resources.promises import NEEDS, NoSuchPromise, gates_of, needed
 
@@ -186,6 +187,20 @@ def test_who_waits_names_only_the_gates_that_it_needs(instance: dg.DagsterInstan
     waits = Waits(instance, [graph])
     assert ["is_unique" in cause.told for cause in waits.causes("strict", BAD)] == [True]
     assert ["is_unique" in cause.told for cause in waits.causes("easy", BAD)] == [False]
+
+
+@pytest.mark.pattern("unaligned_fan_in")
+def test_who_gathers_what_is_there_takes_what_does_not_pass_a_gate_that_it_does_not_need(
+    instance: dg.DagsterInstance, run: Run
+) -> None:
+    graph = world(unique=[BAD])
+    run(graph, KEYS[0], KEYS[-1], only=["a"])
+    gathered = {
+        name: inputs_of(instance, graph.resolve_asset_graph(), dg.AssetKey(name), dg.AssetKey("a"), KEYS)
+        for name in ("strict", "easy")
+    }
+    assert gathered["strict"].missing == {BAD: "refused by is_unique"}
+    assert gathered["easy"].is_complete
 
 
 def test_a_promise_that_no_gate_guards_is_refused() -> None:
