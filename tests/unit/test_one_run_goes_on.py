@@ -10,7 +10,6 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster._core.execution.api import create_execution_plan
-from instances import silent_instance
 
 from de_assets.catalogue import load_locations
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
@@ -110,7 +109,7 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    with silent_instance() as instance:
+    with dg.DagsterInstance.ephemeral() as instance:
         yield World(instance)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from instances import silent_instance
 
 from de_assets.automation.conditions import late_cascade
 from de_assets.catalogue import load_locations
@@ -78,7 +77,7 @@ Run = Callable[..., dg.ExecuteInProcessResult]
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    with silent_instance() as silent:
+    with dg.DagsterInstance.ephemeral() as silent:
         yield silent
 
 
