@@ -11,7 +11,7 @@ be put in here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +22,8 @@ from de_resources.compat.checks import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_ST
 from de_resources.compat.checks import AssetCheckEvaluationTargetMaterializationData as Target
 from de_resources.delta.metadata import ROWS_WRITTEN, VERSION
 from de_resources.errors import PermanentError
-from de_resources.held_back import goes_on, left_out
+from de_resources.held_back import goes_on, holds_the_next, left_out
+from de_resources.run_queue.failures import REFUSED
 
 Key = str | None
 """A partition key, or None for the one state of an asset without partitions."""
@@ -124,7 +125,8 @@ def evaluate(
     `judge` is called once for all materialised keys and answers for each of them; a key that was never materialised
     fails, and one that the run has left out (`held_back`) is not judged. Where one evaluation of a blocking check fails,
     Dagster fails the step after all of them are recorded. Not so where others pass, or something of the run
-    does not need this gate, and everything behind the asset leaves out what failed: then the run goes on with the others.
+    does not need this gate, and everything behind the asset leaves out what failed: then the run goes on with the others,
+    and says so where the next partitions have to wait (`run_queue/failures.py`).
     A rerun judges and records again. Raises `NoPartitionChosen`.
     """
     step = context.op_execution_context.get_step_execution_context()
@@ -137,6 +139,10 @@ def evaluate(
     verdicts = {key: judged.get(key, _NEVER_MATERIALIZED) for key in keys}
     some_pass = any(verdict.passed for verdict in verdicts.values())
     stops = spec.blocking and not goes_on(step, spec.key, some_pass=some_pass)
+    if spec.blocking and not stops and holds_the_next(step, spec.asset_key):
+        verdicts = {key: _holding_the_next(verdict) for key, verdict in verdicts.items()}
+        if any(REFUSED in verdict.metadata for verdict in verdicts.values()):
+            context.instance.add_run_tags(context.run.run_id, {REFUSED: "true"})
     for key, verdict in verdicts.items():
         yield _evaluation(spec, key, verdict, materialized.get(key), stops=stops)
     # Without an output Dagster would warn that downstream steps go on ungated.
@@ -208,6 +214,13 @@ def judged_before(
 
 
 _NEVER_MATERIALIZED = Verdict(False, "Never materialised: there is nothing to judge. Materialise it, then check it.")
+
+
+def _holding_the_next(verdict: Verdict) -> Verdict:
+    """What is bad holds the partitions after it though its run goes on."""
+    if verdict.passed or verdict.severity != dg.AssetCheckSeverity.ERROR:
+        return verdict
+    return replace(verdict, metadata={**verdict.metadata, REFUSED: True})
 
 
 def _keys(context: dg.AssetCheckExecutionContext, spec: dg.AssetCheckSpec) -> list[Key]:

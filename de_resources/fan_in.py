@@ -17,6 +17,7 @@ import dagster as dg
 
 from de_resources.compat.graph import AssetGraph
 from de_resources.gates import refused
+from de_resources.promises import needed
 
 COMPLETENESS, IS_APPROXIMATE, MISSING = "completeness", "is_approximate", "missing_inputs"
 """Metadata of a partition: the share of its inputs that were there, whether anything is missing in it, and what was not."""
@@ -127,14 +128,23 @@ def fan_in(
     graph: AssetGraph,
     source: dg.AssetKey,
     keys: Sequence[str],
-    needed: Collection[dg.AssetCheckKey] | None = None,
+    gates: Collection[dg.AssetCheckKey],
 ) -> FanIn:
     """What is there of these partitions of the source now. Two questions to the instance, however many there are.
 
-    `needed` are the gates that refuse an input, all of the source's where it is not given.
+    `gates` are those that refuse an input, whose promises its reader needs.
     """
     written = instance.get_latest_storage_id_by_partition(source, dg.DagsterEventType.ASSET_MATERIALIZATION, set(keys))
-    bad = refused(instance, graph, source, list(written), needed)
+    bad = refused(instance, graph, source, list(written), gates)
     why = {**{key: NEVER for key in keys if key not in written}, **{key: f"refused by {bad[key]}" for key in bad}}
     missing = {key: why[key] for key in keys if key in why}
     return FanIn({key: written[key] for key in keys if key not in missing}, missing)
+
+
+def inputs_of(
+    instance: dg.DagsterInstance, graph: AssetGraph, reader: dg.AssetKey, source: dg.AssetKey, keys: Sequence[str]
+) -> FanIn:
+    """The same as the reader needs it, with what those that are there were made without."""
+    return fan_in(instance, graph, source, keys, needed(graph, [reader], source)).lacks(
+        lacking(instance, source, keys), keys
+    )

@@ -41,6 +41,18 @@ def refused(
     }
 
 
+def refused_whole(instance: dg.DagsterInstance, asset: dg.AssetKey, gates: Collection[dg.AssetCheckKey]) -> str | None:
+    """The name of one of these gates that refuses an asset without partitions as it is now. What only warns lets pass."""
+    written = instance.fetch_materializations(asset, limit=1).records
+    for gate in sorted(gates):
+        verdict = _newest_verdict(instance, gate)
+        judged = verdict.target_materialization_data if verdict else None
+        is_current = judged is not None and bool(written) and judged.storage_id == written[0].storage_id
+        if verdict and is_current and not verdict.passed and verdict.severity == dg.AssetCheckSeverity.ERROR:
+            return gate.name
+    return None
+
+
 def passed(
     instance: dg.DagsterInstance, checks: Collection[dg.AssetCheckKey], keys: Collection[str] | None = None
 ) -> set[tuple[dg.AssetCheckKey, str | None]]:
@@ -51,10 +63,14 @@ def passed(
 
 
 def _is_error(instance: dg.DagsterInstance, verdict: AssetCheckPartitionInfo) -> bool:
-    (record,) = instance.event_log_storage.get_asset_check_execution_history(
-        verdict.check_key,
-        limit=1,
-        status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
-        partition_filter=PartitionKeyFilter(key=verdict.partition_key),
+    evaluation = _newest_verdict(instance, verdict.check_key, PartitionKeyFilter(key=verdict.partition_key))
+    return evaluation is None or evaluation.severity == dg.AssetCheckSeverity.ERROR
+
+
+def _newest_verdict(
+    instance: dg.DagsterInstance, check: dg.AssetCheckKey, of: PartitionKeyFilter | None = None
+) -> dg.AssetCheckEvaluation | None:
+    records = instance.event_log_storage.get_asset_check_execution_history(
+        check, limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES, partition_filter=of
     )
-    return record.evaluation is None or record.evaluation.severity == dg.AssetCheckSeverity.ERROR
+    return records[0].evaluation if records else None

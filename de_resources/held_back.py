@@ -5,8 +5,9 @@ therefore stop the good ones beside it. Here a check that finds some keys good a
 (`goes_on`), and each asset behind it leaves out what is held (`own_keys`): it does not read these partitions, does not
 write them, and records no materialisation of them. They stay missing, or as they were, until the gate passes.
 
-The same holds of one partition where promises differ (`de_resources/promises.py`): where something of the run does not need
-what the red gate guards, the run goes on with it, and what needs it fails by name.
+The same holds of one partition, and of assets without partitions, where promises differ (`de_resources/promises.py`): where
+something of the run does not need what the red gate guards, the run goes on with it, and what needs it fails by name. In a
+pipeline whose partitions go in order the next ones wait all the same (`de_resources/run_queue/failures.py`).
 
 An asset says by `metadata={"held": "left out"}` that it does so; the IO managers of the platform do it for the frames that
 they read and write. A check lets a run go on only if every asset behind it says so: others are skipped as Dagster does it.
@@ -32,7 +33,7 @@ from de_resources.compat.narrowing import (
     partition_loading_context,
 )
 from de_resources.errors import PermanentError
-from de_resources.gates import refused
+from de_resources.gates import refused, refused_whole
 from de_resources.promises import gates_of, needed
 from de_resources.run_queue.places import PIPELINE
 
@@ -112,6 +113,11 @@ def goes_on(step: StepExecutionContext, check: dg.AssetCheckKey, *, some_pass: b
     return (run.is_judged and some_pass) or check in run.not_needed_by_all(check.asset_key)
 
 
+def holds_the_next(step: StepExecutionContext, asset: dg.AssetKey) -> bool:
+    """Whether partitions of the asset that did not pass hold the next ones: it is of a pipeline that goes in order."""
+    return PIPELINE in _Run.of(step).graph.get(asset).tags
+
+
 def left_out(step: StepExecutionContext, asset: dg.AssetKey, keys: Collection[str]) -> dict[str, str]:
     """The keys of the asset that this very run leaves out, with what holds them back; of assets of other runs none."""
     run = _Run.of(step)
@@ -180,14 +186,9 @@ class _Run:
         return found
 
     def not_needed_by_all(self, asset: dg.AssetKey) -> set[dg.AssetCheckKey]:
-        """The asset's gates that something of this run does not need though it reads the asset.
-
-        None of an asset whose partitions go in order: the next ones are held by the failure of its run.
-        """
-        node = self.graph.get(asset)
-        if PIPELINE in node.tags and not self.is_judged:
-            return set()
-        readers = (self.graph.get(key).execution_set_asset_keys for key in node.child_keys & self.assets)
+        """The asset's gates that something of this run does not need though it reads the asset."""
+        children = self.graph.get(asset).child_keys & self.assets
+        readers = (self.graph.get(key).execution_set_asset_keys for key in children)
         return {
             gate
             for together in readers
@@ -199,10 +200,15 @@ class _Run:
         return needed(self.graph, [each for each in together if parent in self.graph.get(each).parent_keys], parent)
 
     def _asks(self, parent: dg.AssetKey) -> bool:
-        """Whether a red gate of the parent can hold back a step of this run: in one for a single partition, its own ones."""
-        if not (self.graph.get(parent).is_materializable and self.graph.get(parent).is_partitioned):
+        """Whether a red gate of the parent can hold back a step of this run.
+
+        In a run for a single partition, or without any, its own ones, and those only that it can have gone on with.
+        """
+        node = self.graph.get(parent)
+        if not node.is_materializable:
             return False
-        return self.is_judged or (parent in self.assets and bool(self.not_needed_by_all(parent)))
+        goes_on = parent in self.assets and bool(self.not_needed_by_all(parent))
+        return goes_on or (self.is_judged and node.is_partitioned)
 
     def held(self, asset: dg.AssetKey, keys: Collection[str]) -> dict[str, str]:
         """Those of the asset's keys that wait for a gate, with what it said; `""` is an asset without partitions.
@@ -232,7 +238,10 @@ class _Run:
     def _by_parent(self, asset: dg.AssetKey, keys: Collection[str], parent: dg.AssetKey) -> Iterator[tuple[str, str]]:
         below, above = self.graph.get(asset).partitions_def, self.graph.get(parent).partitions_def
         gates = self._needed(self.graph.get(asset).execution_set_asset_keys, parent)
-        assert above is not None  # noqa: S101 - asked for partitions only
+        if above is None:
+            if check := refused_whole(self.instance, parent, gates):
+                yield from ((key, f"{parent.to_user_string()}, {check}") for key in keys or [""])
+            return
         if below is None:
             if parent in self.assets and self.range is not None:
                 bad = self._bad(parent, _between(above, self.range, self.instance), gates)

@@ -22,7 +22,7 @@ from de_checks.keys import unique_key_check
 from de_resources.compat.graph import whole_graph
 from de_resources.contract import Contract
 from de_resources.delta.table import Table
-from de_resources.fan_in import FanIn, fan_in
+from de_resources.fan_in import FanIn, inputs_of
 from de_resources.held_back import own_keys
 from de_resources.lake import Lake
 from de_resources.retries import RETRY_TRANSIENT
@@ -43,7 +43,8 @@ def daily_report(context: dg.AssetExecutionContext, visits: DataFrame, lake: Lak
     graph = whole_graph(context.op_execution_context.get_step_execution_context().job_def)
     consumer = Consumer(KEY, VISITS, graph)
     days = {
-        key: fan_in(context.instance, graph, VISITS, consumer.existing_source_keys(key)) for key in own_keys(context)
+        key: inputs_of(context.instance, graph, KEY, VISITS, consumer.existing_source_keys(key))
+        for key in own_keys(context)
     }
     for key, inputs in days.items():
         context.add_asset_metadata(inputs.metadata, KEY, key)

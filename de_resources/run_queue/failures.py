@@ -1,4 +1,7 @@
-"""Partitions that failed, and that nothing has made good since.
+"""Partitions that failed, or did not pass a gate, and that nothing has made good since.
+
+A run that goes on behind a red gate, for some of it does not need what the gate guards (`de_resources/held_back.py`), may end
+well: what did not pass holds the next partitions as one that failed does.
 
 A run over a range fails as one; it is made good partition by partition, in their order. What it still holds begins at the
 first of them that is not there: so that one goes, and the next one behind it, whoever repairs them day by day.
@@ -13,10 +16,12 @@ from functools import partial
 
 import dagster as dg
 
-from de_resources.run_queue.places import HAS_COME, PLACE, TURN, Place
+from de_resources.run_queue.places import HAS_COME, PIPELINE, PLACE, TURN, Place
 
 RELEASED = "single_runner/let_pass"
 """In the metadata of an observation of a partition: why what comes after it need not wait for it."""
+REFUSED = f"{PIPELINE}/refused"
+"""On a run that went on behind a red gate of its pipeline, and in the metadata of the verdict: the next partitions wait."""
 _FAILED = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 _PLANNED, _EVALUATED = (
     dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED,
@@ -28,18 +33,20 @@ _PAGE = 100
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that failed, or was stopped, with partitions of a pipeline in it."""
+    """A run that failed, was stopped, or went on behind a red gate, with partitions of a pipeline in it."""
 
     run_id: str
     place: Place
     """Of a range: from the first partition that is not made good to its last."""
     ended: float
+    went_on: bool = False
 
     def told(self) -> str:
         """What waits for it says this."""
         asset = self.place.assets[0]
+        what = "did not pass a check" if self.went_on else "failed"
         return (
-            f"{self.place.told()}, which failed (run {self.run_id[:8]}). Run it again; or let the others pass: "
+            f"{self.place.told()}, which {what} (run {self.run_id[:8]}). Run it again; or let the others pass: "
             f"de let-pass {asset} {self.place.first} --reason …"
         )
 
@@ -64,8 +71,7 @@ class Failures:
 
     def _look(self) -> None:
         now = datetime.now(UTC)
-        changed = dg.RunsFilter(statuses=_FAILED, tags={TURN: HAS_COME}, updated_after=self._looked)
-        for record in self.instance.get_run_records(changed):
+        for record in self._ended_since_last_look():
             run = record.dagster_run
             if run.run_id in self._seen or (record.start_time is None and run.status == dg.DagsterRunStatus.CANCELED):
                 continue
@@ -73,8 +79,16 @@ class Failures:
             place = Place.of_tags({PLACE: run.tags[PLACE]})
             if place.first is not None:
                 ended = record.end_time or record.update_timestamp.timestamp()
-                self._open[run.run_id] = Failure(run.run_id, place, ended)
+                went_on = run.status == dg.DagsterRunStatus.SUCCESS
+                self._open[run.run_id] = Failure(run.run_id, place, ended, went_on)
         self._looked = now - _OVERLAP
+
+    def _ended_since_last_look(self) -> Iterator[dg.RunRecord]:
+        """Runs that failed, and those that ended well though a gate of the pipeline is red."""
+        turn = {TURN: HAS_COME}
+        for statuses, tags in ((_FAILED, turn), ([dg.DagsterRunStatus.SUCCESS], {**turn, REFUSED: "true"})):
+            changed = dg.RunsFilter(statuses=statuses, tags=tags, updated_after=self._looked)
+            yield from self.instance.get_run_records(changed)
 
     def _left(self, failure: Failure) -> Failure | None:
         """What of a failure is not made good. A partition that was repaired once is not asked for again."""
@@ -114,7 +128,8 @@ class Failures:
                 continue
             verdict = event.asset_check_evaluation_data
             open_.discard((verdict.asset_key, verdict.check_name))
-            stops = bool(verdict.blocking) and verdict.severity == dg.AssetCheckSeverity.ERROR and not verdict.passed
+            is_gate = bool(verdict.blocking) or REFUSED in verdict.metadata
+            stops = is_gate and verdict.severity == dg.AssetCheckSeverity.ERROR and not verdict.passed
             refused |= stops and verdict.asset_key == asset and verdict.partition in (None, key)
         return refused or any(judged == asset for judged, _ in open_)
 

@@ -1,11 +1,14 @@
 """A code location to be copied: days of one pipeline, which fail when a file says so, and a dataset beside it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import dagster as dg
 
+from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
+from de_resources.held_back import HELD, LEFT_OUT, own_keys
+from de_resources.promises import NEEDS
 from de_resources.run_queue.latency import waited
 from de_resources.run_queue.places import in_order
 from de_resources.run_queue.pools import side_by_side
@@ -44,6 +47,36 @@ def beside(context: dg.AssetExecutionContext) -> None:
         raise ValueError("fails on purpose")
 
 
+@dg.asset(partitions_def=days, tags=in_order("counted"))
+def counted(context: dg.AssetExecutionContext) -> None:
+    tell(f"counted {context.partition_key[-2:]}")
+
+
+def promised(name: str) -> dg.AssetChecksDefinition:
+    """A gate of `counted`, which is red for the day that a file names."""
+    spec = spec_for(counted, name, description="", blocking=True, metadata={})
+
+    @dg.multi_asset_check(name=f"counted_{name}", specs=[spec], can_subset=True)
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
+        def judge(found: Mapping[Key, Materialized]) -> Mapping[Key, Verdict]:
+            return {key: Verdict(not (HERE / f"{name}-{str(key)[-2:]}").exists(), "as the test wants") for key in found}
+
+        yield from evaluate(context, spec, judge)
+
+    return check
+
+
+@dg.asset(partitions_def=days, deps=[counted], metadata={HELD: LEFT_OUT})
+def summed(context: dg.AssetExecutionContext) -> None:
+    tell(f"summed {own_keys(context)[0][-2:]}")
+
+
+@dg.asset(partitions_def=days, deps=[counted], metadata={HELD: LEFT_OUT, NEEDS: {"counted": ["whole"]}})
+def sketched(context: dg.AssetExecutionContext) -> None:
+    """The same though something is counted twice."""
+    tell(f"sketched {own_keys(context)[0][-2:]}")
+
+
 @dg.asset(partitions_def=days, tags=side_by_side("landing"))
 def landed(context: dg.AssetExecutionContext) -> None:
     """Each day waits for its own file, as a slow source makes it do."""
@@ -72,8 +105,9 @@ def asked() -> Iterator[dg.RunRequest]:
 
 
 defs = dg.Definitions(
-    [line, beside, landed, nowhere, whole],
-    asset_checks=[is_green],
+    [line, beside, landed, nowhere, whole, counted, summed, sketched],
+    asset_checks=[is_green, promised("unique"), promised("whole")],
+    jobs=[dg.define_asset_job("land_days", [landed], partitions_def=days)],
     sensors=[asked],
     executor=dg.in_process_executor,
 )

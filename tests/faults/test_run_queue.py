@@ -201,6 +201,31 @@ def test_a_day_that_a_check_refused_holds_too_and_a_failure_beside_it_does_not(q
     assert "begin 03" not in queue.told()
 
 
+@pytest.mark.pattern("single_runner", "aligned_fan_in")
+def test_behind_a_red_gate_the_sibling_goes_on_and_the_next_days_wait(queue: Queue) -> None:
+    (queue.folder / "unique-02").touch()
+    two = queue.day(2, "counted", "summed", "sketched")
+    assert queue.ends(two) == ["FAILURE"]
+    assert queue.told() == ["counted 02", "sketched 02"], "the sum needs what is red, and the sketch does not"
+    assert queue.waits_for(queue.day(3, "counted")).startswith(f"2026-01-02, which failed (run {two[:8]})")
+    (queue.folder / "unique-02").unlink()
+    again = queue.day(2, "counted", "summed", "sketched")
+    queue.until(lambda: "counted 03" in queue.told())
+    assert queue.ends(again) == ["SUCCESS"]
+    assert [each for each in queue.told() if each.startswith("summed")] == ["summed 02"]
+
+
+@pytest.mark.pattern("single_runner", "aligned_fan_in")
+def test_the_next_days_wait_also_where_the_run_ended_well(queue: Queue) -> None:
+    (queue.folder / "unique-02").touch()
+    two = queue.day(2, "counted", "sketched")
+    assert queue.ends(two) == ["SUCCESS"]
+    three = queue.day(3, "counted")
+    assert queue.waits_for(three).startswith(f"2026-01-02, which did not pass a check (run {two[:8]})")
+    let_pass(queue.instance, ["counted"], "counted", "2026-01-02", "a person has looked at it")
+    assert queue.ends(three) == ["SUCCESS"]
+
+
 @pytest.mark.pattern("single_runner")
 def test_a_check_that_came_to_no_verdict_holds_as_well(queue: Queue) -> None:
     (queue.folder / "check-breaks-02").touch()

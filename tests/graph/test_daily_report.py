@@ -12,8 +12,6 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from instances import silent_instance
-from pyspark.sql import DataFrame
 
 from de_assets.automation.triggers.fan_in import fan_in_sensor
 from de_assets.gold import daily_report as report
@@ -21,7 +19,7 @@ from de_assets.partitions import daily, hourly
 from de_assets.ranges import RANGE_END, RANGE_START, range_tags
 from de_assets.resources import resources
 from de_checks.per_key import latest_materializations
-from de_resources.fan_in import fan_in
+from de_resources.fan_in import MISSING, inputs_of
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 
@@ -40,15 +38,12 @@ YEARS_LATER = datetime(2040, 1, 1, tzinfo=UTC)
     io_manager_key="io_manager",
     metadata={"partition_expr": "event_hour"},
 )
-def visits(context: dg.AssetExecutionContext, spark: SparkEngine) -> DataFrame:
-    """In every hour one visit more than in the hour before, by as many users; none of it at midnight."""
-    if "breaks" in context.run.tags:
-        raise dg.Failure("broken on purpose")
-    rows = [(at.replace(tzinfo=None), *who) for at, *who in visits_of(context.partition_keys)]
-    return spark.spark_session.createDataFrame(rows, "event_hour TIMESTAMP, user_id STRING, page STRING")
+def visits() -> None:
+    """Written by delta-rs (`Platform.wrote`): nobody asks how."""
 
 
 def visits_of(keys: Sequence[str]) -> list[tuple[datetime, str, str]]:
+    """In every hour one visit more than in the hour before, by as many users; none of it at midnight."""
     moments = [hourly.time_window_for_partition_key(key).start for key in keys]
     return [(at, f"user {n}", f"page {n % 3}") for at in moments for n in range(at.hour)]
 
@@ -95,13 +90,26 @@ class Platform:
         for hour in hours:
             self.instance.report_runless_asset_event(dg.AssetMaterialization(report.VISITS, partition=hour))
 
+    def lands_without(self, hour: str, what: dict[str, str]) -> None:
+        """An hour that says itself that it was made without something."""
+        told = {MISSING: dg.MetadataValue.json(what)}
+        self.instance.report_runless_asset_event(dg.AssetMaterialization(report.VISITS, partition=hour, metadata=told))
+
     def wrote(self, *hours: str) -> None:
-        """These hours with their visits, by delta-rs: nobody asks how they were written."""
+        """These hours with their visits."""
         types = {"event_hour": pa.timestamp("us", tz="UTC"), "user_id": pa.string(), "page": pa.string()}
         columns = zip(types.items(), zip(*visits_of(hours), strict=True), strict=True)
         table = pa.table({name: pa.array(values, type_) for (name, type_), values in columns})
         write_deltalake(f"{self.lake}/silver/visits", table, partition_by=["event_hour"], mode="append")
         self.landed(*hours)
+
+    def refuses(self, hour: str) -> None:
+        """The gate finds the hour bad as it is now."""
+        gate = dg.AssetCheckKey(report.VISITS, "visits_are_good")
+        job = self.defs.resolve_implicit_global_asset_job_def()
+        judging = job.get_subset(asset_selection=set(), asset_check_selection={gate})
+        tags = {"bad": "", "dagster/partition": hour}
+        assert not judging.execute_in_process(instance=self.instance, tags=tags, raise_on_error=False).success
 
     def answer(self, request: dg.RunRequest) -> None:
         assert request.partition_key
@@ -127,7 +135,7 @@ class Platform:
 @pytest.fixture
 def platform(engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Platform]:
     monkeypatch.setenv("DE_HOME", str(tmp_path))
-    with silent_instance() as instance:
+    with dg.DagsterInstance.ephemeral() as instance:
         yield Platform(Settings.from_environment(), engine, instance)
 
 
@@ -152,9 +160,10 @@ def days(requests: list[dg.RunRequest]) -> list[tuple[str, str]]:
 @pytest.mark.red_check("inputs_are_complete")
 def test_the_day_is_out_at_its_deadline_and_redone_when_the_rest_arrives(platform: Platform) -> None:
     four, five, seven = (f"{FIRST}-0{hour}:00" for hour in (4, 5, 7))
-    platform.wrote(*hours_of(FIRST)[:4], four)
-    assert not platform.run(report.VISITS, seven, bad="")
-    platform.landed(f"{FIRST}-06:00", *hours_of(FIRST)[8:])
+    platform.wrote(*hours_of(FIRST)[:4], four, seven)
+    platform.refuses(seven)
+    platform.landed(f"{FIRST}-06:00", *hours_of(FIRST)[8:-1])
+    platform.lands_without(hours_of(FIRST)[-1], {"a file": "never came"})
     assert platform.tick(at_deadline(FIRST) - timedelta(seconds=1)) == []
     assert platform.said == (
         f"{FIRST} waits for {five} (never computed), {seven} (refused by visits_are_good) until {SECOND} 03:00 UTC"
@@ -170,6 +179,7 @@ def test_the_day_is_out_at_its_deadline_and_redone_when_the_rest_arrives(platfor
     assert row["missing_hours"] == f"{five}, {seven}"
     told = platform.told(FIRST)
     assert (told["completeness"], told["is_approximate"]) == (22 / 24, True)
+    assert told["approximate_inputs"] == {hours_of(FIRST)[-1]: {"a file": "never came"}}, "what is in it is incomplete"
     assert told["missing_inputs"] == {five: "never computed", seven: "refused by visits_are_good"}
     verdict = platform.verdict(FIRST)
     assert (verdict.passed, verdict.severity) == (False, dg.AssetCheckSeverity.WARN)
@@ -177,7 +187,8 @@ def test_the_day_is_out_at_its_deadline_and_redone_when_the_rest_arrives(platfor
     later = at_deadline(FIRST) + timedelta(hours=5)
     assert platform.tick(later) == [], "nothing came since"
 
-    assert platform.run(report.VISITS, five, seven)
+    platform.wrote(five, f"{FIRST}-06:00")
+    platform.landed(seven, hours_of(FIRST)[-1])
     (again,) = platform.tick(later)
     assert again.run_key != request.run_key
     platform.answer(again)
@@ -220,7 +231,7 @@ class TestRequests:
     def made(self, platform: Platform, day: str) -> None:
         """A report of what is there now, as a run records it."""
         graph = platform.defs.resolve_asset_graph()
-        inputs = fan_in(platform.instance, graph, report.VISITS, hours_of(day))
+        inputs = inputs_of(platform.instance, graph, report.KEY, report.VISITS, hours_of(day))
         told = dg.AssetMaterialization(report.KEY, partition=day, metadata=inputs.metadata)
         platform.instance.report_runless_asset_event(told)
 

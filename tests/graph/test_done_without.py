@@ -6,7 +6,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from instances import silent_instance
 
 from de_assets.filling.waits import Cause, Reason, Waits
 from de_checks.fan_in import fan_in_check
@@ -141,7 +140,7 @@ DEFS = dg.Definitions(ASSETS, asset_checks=[adds_up, complete, whole], resources
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    with silent_instance() as made:
+    with dg.DagsterInstance.ephemeral() as made:
         yield made
 
 
@@ -311,7 +310,7 @@ def test_a_day_of_a_single_hour_says_that_it_has_all_of_it() -> None:
         return 1
 
     judged = fan_in_check(day, pattern="aligned_fan_in")
-    with silent_instance() as instance:
+    with dg.DagsterInstance.ephemeral() as instance:
         for chosen, key in ((hour, KEYS[0]), (day, FIRST)):
             run = dg.materialize(
                 [hour, day, judged], selection=[chosen], partition_key=key, instance=instance, resources=TABLES

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from instances import silent_instance
 from typer.testing import CliRunner
 
 from de_assets.automation.triggers.waiting import UNCHANGED, held, waiting
@@ -60,7 +59,7 @@ DEFS = dg.Definitions([raw, valid, shops, per_day], asset_checks=[adds_up])
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    with silent_instance() as made:
+    with dg.DagsterInstance.ephemeral() as made:
         yield made
 
 

@@ -14,7 +14,7 @@ from de_checks.factory import CheckRun, check_per_key, key_by_key
 from de_checks.fan_in import fan_in_check
 from de_checks.per_key import Key, Materialized, Verdict
 from de_resources.compat.graph import whole_graph
-from de_resources.fan_in import fan_in
+from de_resources.fan_in import inputs_of
 from de_resources.gathering import tell_completeness
 from de_resources.promises import NEEDS
 
@@ -96,7 +96,7 @@ def report(context: dg.AssetExecutionContext) -> None:
     graph = whole_graph(context.op_execution_context.get_step_execution_context().job_def)
     consumer = Consumer(REPORT, SALES, graph)
     for key in context.partition_keys:
-        inputs = fan_in(context.instance, graph, SALES, consumer.existing_source_keys(key))
+        inputs = inputs_of(context.instance, graph, REPORT, SALES, consumer.existing_source_keys(key))
         context.add_asset_metadata(inputs.metadata, REPORT, key)
 
 

@@ -359,36 +359,39 @@ class TestUpToDate:
         current = UpToDate(instance, lambda key: key.to_user_string() not in lost)
         return filled(instance, definitions, look=look, up_to_date=current)
 
-    def test_nothing_changed(self, instance: dg.DagsterInstance, runs: Runs) -> None:
+    def test_what_changed_is_followed_to_the_end_and_nothing_else_is_computed(
+        self, instance: dg.DagsterInstance, runs: Runs
+    ) -> None:
+        """One lake, filled again and again."""
         definitions = hours_and_days(runs)
         self.again(instance, definitions)
+
         runs.computed.clear()
         outcomes = self.again(instance, definitions)
-        assert runs.computed == [("report", ())], "what has no partitions decides by itself"
+        assert runs.computed == [("report", ())], "nothing changed: what has no partitions decides by itself"
         assert outcomes["hours"].up_to_date == set(HOURS)
         assert outcomes["total"].up_to_date == {"2024-10-10", "2024-10-11"}
 
-    def test_a_source_that_changed_is_followed_to_the_end(self, instance: dg.DagsterInstance, runs: Runs) -> None:
-        definitions = hours_and_days(runs)
-        self.again(instance, definitions)
+        looks = {"2024-10-11-05:00": "one file more"}
         runs.computed.clear()
-        self.again(instance, definitions, looks={"2024-10-11-05:00": "one file more"})
+        self.again(instance, definitions, looks=looks)
         assert runs.of("hours") == [("2024-10-11-05:00",)]
         assert runs.of("days") == [("2024-10-11",)]
         assert runs.of("total") == [("2024-10-11",)]
         runs.computed.clear()
-        self.again(instance, definitions, looks={"2024-10-11-05:00": "one file more"})
+        self.again(instance, definitions, looks=looks)
         assert runs.of("hours") == [], "it is known by now"
 
-    def test_what_builds_on_a_changed_partition_is_computed_from_there_on(
-        self, instance: dg.DagsterInstance, runs: Runs
-    ) -> None:
-        definitions = hours_and_days(runs)
-        self.again(instance, definitions)
+        looks |= {"2024-10-10-05:00": "changed"}
         runs.computed.clear()
-        self.again(instance, definitions, looks={"2024-10-10-05:00": "changed"})
+        self.again(instance, definitions, looks=looks)
         assert runs.of("days") == [("2024-10-10",)]
-        assert runs.of("total") == [("2024-10-10",), ("2024-10-11",)]
+        assert runs.of("total") == [("2024-10-10",), ("2024-10-11",)], "what builds on it, from there on"
+
+        runs.computed.clear()
+        self.again(instance, definitions, looks=looks, lost=["days"])
+        assert runs.of("hours") == []
+        assert runs.of("days") == [("2024-10-10", "2024-10-11")], "a dataset that is gone"
 
     def test_what_somebody_else_computed_counts(self, instance: dg.DagsterInstance, runs: Runs) -> None:
         definitions = hours_and_days(runs)
@@ -438,14 +441,6 @@ class TestUpToDate:
         runs.computed.clear()
         self.again(instance, hours_and_days(runs))
         assert runs.of("hours") == [tuple(HOURS)]
-
-    def test_a_dataset_that_is_gone_is_computed_again(self, instance: dg.DagsterInstance, runs: Runs) -> None:
-        definitions = hours_and_days(runs)
-        self.again(instance, definitions)
-        runs.computed.clear()
-        self.again(instance, definitions, lost=["days"])
-        assert runs.of("hours") == []
-        assert runs.of("days") == [("2024-10-10", "2024-10-11")]
 
     def test_a_source_that_tells_nobody_is_always_read(self, instance: dg.DagsterInstance, runs: Runs) -> None:
         definitions, current = hours_and_days(runs), UpToDate(instance, lambda _key: True)

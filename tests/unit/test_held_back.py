@@ -7,7 +7,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from instances import silent_instance
 
 from de_assets.catalogue import load_locations
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
@@ -62,7 +61,7 @@ Run = Callable[..., dg.ExecuteInProcessResult]
 @pytest.fixture
 def run() -> Iterator[Run]:
     """Materialise over a range, in one instance."""
-    with silent_instance() as instance:
+    with dg.DagsterInstance.ephemeral() as instance:
 
         def materialize(
             *parts: dg.AssetsDefinition | dg.AssetChecksDefinition,

@@ -9,7 +9,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from instances import silent_instance
 
 from de_assets.automation.conditions import late_cascade
 from de_assets.catalogue import load_locations
@@ -17,9 +16,9 @@ from de_assets.filling import fill, units
 from de_assets.filling.keys import FillState
 from de_assets.filling.waits import Waits
 from de_checks.per_key import Key, Materialized, Verdict, evaluate, spec_for
+from de_resources.fan_in import inputs_of
 from de_resources.held_back import HELD, LEFT_OUT, own_keys
 from de_resources.promises import NEEDS, NoSuchPromise, gates_of, needed
-from de_resources.run_queue.places import in_order
 
 pytestmark = pytest.mark.pattern("aligned_fan_in")
 
@@ -78,7 +77,7 @@ Run = Callable[..., dg.ExecuteInProcessResult]
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    with silent_instance() as silent:
+    with dg.DagsterInstance.ephemeral() as silent:
         yield silent
 
 
@@ -149,14 +148,6 @@ def test_who_needs_nothing_of_it_is_stopped_by_no_gate(run: Run) -> None:
     assert written(run(graph, BAD)) == {"a": [BAD], "easy": [BAD], "after": [BAD]}
 
 
-def test_a_pipeline_that_goes_in_order_is_stopped_as_a_whole(run: Run) -> None:
-    """What holds its later partitions is that the gate ended its run."""
-    done = run(world(unique=[BAD], tags=in_order("hours")), BAD)
-    assert written(done) == {"a": [BAD]}
-    assert not done.success
-    assert next(e for e in done.get_asset_check_evaluations() if e.check_name == "is_unique").blocking
-
-
 def test_de_run_holds_back_the_same(instance: dg.DagsterInstance) -> None:
     graph = world(unique=[KEYS[0], BAD], whole=[KEYS[0]])
     outcomes = {each.unit.name: each for each in fill(units([graph]), instance, look=lambda _: FillState(), absent={})}
@@ -195,6 +186,20 @@ def test_who_waits_names_only_the_gates_that_it_needs(instance: dg.DagsterInstan
     waits = Waits(instance, [graph])
     assert ["is_unique" in cause.told for cause in waits.causes("strict", BAD)] == [True]
     assert ["is_unique" in cause.told for cause in waits.causes("easy", BAD)] == [False]
+
+
+@pytest.mark.pattern("unaligned_fan_in")
+def test_who_gathers_what_is_there_takes_what_does_not_pass_a_gate_that_it_does_not_need(
+    instance: dg.DagsterInstance, run: Run
+) -> None:
+    graph = world(unique=[BAD])
+    run(graph, KEYS[0], KEYS[-1], only=["a"])
+    gathered = {
+        name: inputs_of(instance, graph.resolve_asset_graph(), dg.AssetKey(name), dg.AssetKey("a"), KEYS)
+        for name in ("strict", "easy")
+    }
+    assert gathered["strict"].missing == {BAD: "refused by is_unique"}
+    assert gathered["easy"].is_complete
 
 
 def test_a_promise_that_no_gate_guards_is_refused() -> None:

@@ -27,6 +27,7 @@ from de_assets.ranges import contiguous, range_tags
 from de_checks.freshness.clock import Clock, utc_now
 from de_checks.per_key import latest_materializations
 from de_resources.fan_in import INPUTS, FanIn, fan_in
+from de_resources.promises import needed
 
 PUNCTUAL = timedelta(hours=1)
 """How long after its deadline a partition is asked for at once, whatever is still being written."""
@@ -127,7 +128,8 @@ def candidates(instance: dg.DagsterInstance, consumer: Consumer, now: datetime, 
     busy = _in(instance, consumer, keys, dg.AssetPartitionStatus.IN_PROGRESS)
     free = [each for each in keys if each not in busy]
     parts = {each: consumer.existing_source_keys(each) for each in free}
-    inputs = fan_in(instance, consumer.graph, consumer.source, [part for each in free for part in parts[each]])
+    gates = needed(consumer.graph, [key], consumer.source)
+    inputs = fan_in(instance, consumer.graph, consumer.source, [part for each in free for part in parts[each]], gates)
     made_of = _made_of(instance, key, [each for each in free if each in computed])
     return [
         Candidate(each, inputs.of(parts[each]), consumer.end_of(each) + deadline, made_of.get(each)) for each in free

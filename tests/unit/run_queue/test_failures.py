@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
-from instances import silent_instance
 
 from de_resources.run_queue.failures import RELEASED, Failures
 from de_resources.run_queue.places import HAS_COME, TURN, Place, described
@@ -21,7 +20,7 @@ BEGIN = DAYS.time_window_for_partition_key("2026-01-04").start.timestamp()
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    with silent_instance() as made:
+    with dg.DagsterInstance.ephemeral() as made:
         yield made
 
 
