@@ -25,6 +25,7 @@ CUBE, ACTIVITY, SESSIONS, PENDING, REFERRALS = (
     for name in ("visits_cube_daily", "user_activity", "sessions", "sessions_pending", "referral_stats")
 )
 REFERRAL_DAYS = window_days(Contract.of(ReferralStats))
+"""For how many days after its own a day of the referrals takes late visits in: the dataset and its account go by it."""
 DUPLICATES, TOO_OLD, AHEAD = "duplicates", "too old", "ahead"
 
 # Every visit stays in the hour of its landing, or is set apart for it.

@@ -83,6 +83,15 @@ def compiled_plans(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.fixture
+def one_shuffle_partition(spark: SparkSession) -> Iterator[None]:
+    """A stream with a state has one store meanwhile, and one Python worker for it, where there would be two of each."""
+    name, before = "spark.sql.shuffle.partitions", spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set(name, "1")
+    yield
+    spark.conf.set(name, str(before))
+
+
+@pytest.fixture
 def lake(tmp_path: Path) -> Path:
     """An empty lake."""
     return tmp_path / "lake"

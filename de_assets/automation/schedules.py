@@ -5,11 +5,10 @@ from datetime import timedelta
 
 import dagster as dg
 
-from de_assets.contracts.traffic import ReferralStats
-from de_assets.late_days import days_of, plan, window_days
+from de_assets.landed_visits import REFERRAL_DAYS
+from de_assets.late_days import days_of, plan
 from de_assets.partitions import daily
 from de_assets.ranges import range_tags
-from de_resources.contract import Contract
 
 
 @dg.schedule(
@@ -24,7 +23,7 @@ from de_resources.contract import Contract
 def referral_stats_daily(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """One run over yesterday and its look-back. Skips days that the calendar does not have."""
     yesterday = context.scheduled_execution_time.date() - timedelta(days=1)
-    ranges = plan([yesterday], window_days(Contract.of(ReferralStats)), days_of(daily)).ranges()
+    ranges = plan([yesterday], REFERRAL_DAYS, days_of(daily)).ranges()
     if not ranges:
         yield dg.SkipReason(f"{yesterday} is not in the calendar.")
     for first, last in ranges:

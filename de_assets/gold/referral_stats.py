@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 
 from de_assets.contracts.traffic import ReferralStats
 from de_assets.dataset import dataset
-from de_assets.landed_visits import TO_REFERRALS, landed_visits_check
-from de_assets.late_days import window_days
+from de_assets.landed_visits import REFERRAL_DAYS, TO_REFERRALS, landed_visits_check
 from de_assets.partitions import calendar_now, daily, hours_of_day
 from de_assets.transforms.error_management.dynamic_late_data_integrator import FIRST_COPY
 from de_assets.transforms.error_management.filter_interceptor import intercept
@@ -32,11 +31,10 @@ from de_resources.delta.observed_frame import ObservedFrame
 from de_resources.held_back import own_keys
 from de_resources.retries import RETRY_TRANSIENT
 
-LATE_WINDOW_DAYS = window_days(Contract.of(ReferralStats))
 _COPY, _DAY = "__de_copy", "__de_day"
 # What landed on the day itself, and on the days after it in which late rows of the day are still awaited.
 hours_of_late_window = dg.TimeWindowPartitionMapping(
-    start_offset=0, end_offset=LATE_WINDOW_DAYS, allow_nonexistent_upstream_partitions=True
+    start_offset=0, end_offset=REFERRAL_DAYS, allow_nonexistent_upstream_partitions=True
 )
 
 
@@ -46,7 +44,7 @@ hours_of_late_window = dg.TimeWindowPartitionMapping(
         ReferralStats,
         patterns=["static_late_data_integrator"],
         partition=EVENT_DATE,
-        look_back_days=LATE_WINDOW_DAYS,
+        look_back_days=REFERRAL_DAYS,
     ),
     ins={
         "visits": dg.AssetIn(["silver", "visits"], partition_mapping=hours_of_day),
@@ -65,7 +63,7 @@ def referral_stats(context: dg.AssetExecutionContext, visits: DataFrame, late: D
         event_time="event_time",
         landing_time="landing_hour",
         days=days,
-        window_days=LATE_WINDOW_DAYS,
+        window_days=REFERRAL_DAYS,
     )
     return told.and_then(lambda rows: each_once(rows, days)).transform(by_referral)
 
@@ -92,7 +90,7 @@ def by_referral(visits: DataFrame) -> DataFrame:
         F.count_distinct("user_id").alias("users"),
         F.count_if(IS_LATE).alias("late_visits"),
     )
-    open_until = is_approximate(EVENT_DATE, calendar_now(), LATE_WINDOW_DAYS)
+    open_until = is_approximate(EVENT_DATE, calendar_now(), REFERRAL_DAYS)
     return counted.withColumn("is_approximate", open_until).select(*Contract.of(ReferralStats).column_names)
 
 

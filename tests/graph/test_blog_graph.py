@@ -534,7 +534,7 @@ class TestTrace:
     ) -> None:
         """Of some groupings the smallest row, and of the total, whose visits are counted and shown in part.
 
-        Devices and late visits are not followed here: sessions lead to them.
+        Of the finest one it counts a visit that came late, and is followed to what landed.
         """
         dimensions = ("country", "device_type", "referral")
         cube = sorted(
@@ -542,8 +542,12 @@ class TestTrace:
         )
         smallest = {row["grouping"]: row for row in reversed(cube)}
         assert set(smallest) == set(range(8))
-        visits, sources = lakehouse.rows("silver/visits_enriched"), _sources(lakehouse, engine)
-        sources |= {name: TracedSource(name) for name in ("silver/devices", "silver/visits_late")}
+        visits, late = lakehouse.rows("silver/visits_enriched"), late_of_the_log(lakehouse)
+        named = [visit for visit in visits if visit["visit_id"] in late and visit["device_name"]]
+        counted = {tuple(visit[name] for name in dimensions) for visit in named}
+        smallest[0] = next(row for row in cube if not row["grouping"] and tuple(row[n] for n in dimensions) in counted)
+        sources = _sources(lakehouse, engine)
+        short = sources | {name: TracedSource(name) for name in ("silver/devices", "silver/visits_late")}
         for grouping in (0, 3, 6, 7):
             row = smallest[grouping]
             kept = [name for bit, name in zip((4, 2, 1), dimensions, strict=True) if not grouping & bit]
@@ -555,11 +559,17 @@ class TestTrace:
             key = {
                 name: None if row[name] is None else str(row[name]) for name in ("event_date", "grouping", *dimensions)
             }
-            found = trace(engine.spark_session, sources.__getitem__, "gold/visits_cube_daily", key)
+            known = sources if grouping == 0 else short
+            found = trace(engine.spark_session, known.__getitem__, "gold/visits_cube_daily", key)
             (enriched,) = found.inputs
             assert (len(found.rows), enriched.total) == (1, row["visits"]), grouping
             traced = {each.values["visit_id"] for each in enriched.rows}
             assert traced == expected if row["visits"] <= AT_MOST else traced < expected
+            if grouping == 0:
+                assert landed_as(enriched) == expected
+                came_late = {each.values["visit_id"] for each in _input(enriched, "silver/visits_late").rows}
+                assert came_late == expected & set(late) != set()
+                assert {each.values["type"] for each in _input(enriched, "silver/devices").rows} == {row["device_type"]}
             assert _input(_input(enriched, "silver/visits"), "bronze/visits").rows
 
 

@@ -233,8 +233,8 @@ def test_the_referrals_have_an_account_of_their_own_with_their_own_copies_and_wi
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Days and not hours take late visits in there, here for a day after their own."""
-    monkeypatch.setattr("de_assets.gold.referral_stats.LATE_WINDOW_DAYS", 1)
-    monkeypatch.setattr("de_assets.landed_visits.REFERRAL_DAYS", 1)
+    for module in ("gold.referral_stats", "landed_visits"):
+        monkeypatch.setattr(f"de_assets.{module}.REFERRAL_DAYS", 1)
     hours = [hourly.get_partition_key_for_timestamp(at.timestamp()) for at in (START, THIRD)]
     days = daily.get_partition_keys()[:2]
     with dg.DagsterInstance.ephemeral() as instance:

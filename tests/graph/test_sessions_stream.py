@@ -71,13 +71,14 @@ class Blog:
         settings = Settings.from_environment({"DE_HOME": str(self.root.parent), "LAKE_ROOT": str(self.root)})
         return resources(settings, self.engine)
 
-    def run(self) -> dg.ExecuteInProcessResult:
+    def run(self, what: dg.AssetSelection | None = None) -> dg.ExecuteInProcessResult:
         done = dg.materialize(
             [BRONZE, sessions_stream, *checks],
             instance=self.instance,
             resources=self.resources,
             run_config=QUIET,
             raise_on_error=False,
+            selection=what,
         )
         for event in done.get_asset_materialization_events():
             told = event.step_materialization_data.materialization.metadata
@@ -109,8 +110,7 @@ def _minute(moment: datetime) -> float:
 
 
 @pytest.fixture
-def blog(engine: SparkEngine, tmp_path: Path) -> Iterator[Blog]:
-    assert engine.spark_session is not None
+def blog(engine: SparkEngine, one_shuffle_partition: None, tmp_path: Path) -> Iterator[Blog]:
     with silent_instance() as instance:
         yield Blog(engine, tmp_path / "lake", instance)
 
@@ -143,27 +143,23 @@ def test_event_time_closes_sessions_whatever_is_late_ahead_killed_or_gone(blog: 
     assert (blog.account["visits"], blog.account["in_open_sessions"], blog.account["waiting"]) == (8, 5, 2)
     assert blog.told[1]["stream/state_bytes"] > 0
 
+    # Who is killed after the table's commit has not written down that the batch is done: the next run does it again.
+    notes = sorted((blog.checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    notes[-1].unlink()
+    notes[-1].with_name(f".{notes[-1].name}.crc").unlink(missing_ok=True)
     # Eve's next visit would have continued her session, but half an hour and more later ones had come before it.
     blog.come(visit("eve", 46, taken=90), visit("dan", 200))
     assert blog.run().success
     ann, eve = ("ann", 0, 78, 4, "inactivity"), ("eve", 15, 44, 2, "inactivity")
-    expected = sorted([ann, bob, eve, ("bob", 80, 80, 1, "inactivity")])
-    assert blog.rows() == expected
+    assert blog.rows() == sorted([ann, bob, eve, ("bob", 80, 80, 1, "inactivity")])
     assert blog.told[2]["stream/rows_too_late"] == 1
     assert (blog.account["missing"], blog.account["late_at_most"], blog.verdicts[BALANCED]) == (1, 1, True)
     graph = dg.Definitions([BRONZE, sessions_stream], resources=blog.resources)
     assert problems(blog.instance, graph) == {"gold/sessions_stream": {}}
 
-    # Who is killed after the table's commit has not written down that the batch is done, and does it again.
-    notes = sorted((blog.checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-    notes[-1].unlink()
-    notes[-1].with_name(f".{notes[-1].name}.crc").unlink(missing_ok=True)
-    assert blog.run().success
-    assert blog.rows() == expected
-
     # A session that is gone from the table is noticed, for its visits are in none.
     blog.engine.spark_session.sql(f"DELETE FROM delta.`{blog.table}` WHERE user_id = 'ann'")
-    assert blog.run().success
+    assert blog.run(dg.AssetSelection.checks(dg.AssetCheckKey(sessions_stream.key, BALANCED))).success
     assert (blog.account["missing"], blog.verdicts[BALANCED]) == (5, False)
 
     shutil.rmtree(blog.checkpoint / "state")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -81,14 +81,6 @@ class Streams:
         found = self.spark.read.format("delta").load(str(self.root / "joined")).collect()
         assert all(row.text == f"text of {row.visit}" for row in found)
         return Counter((row.visit, row.ad) for row in found)
-
-
-@pytest.fixture
-def one_shuffle_partition(spark: SparkSession) -> Iterator[None]:
-    name, before = "spark.sql.shuffle.partitions", spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set(name, "1")
-    yield
-    spark.conf.set(name, str(before))
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from de_assets.transforms.data_value.sessions import GAP, PIECE, sessions
 from de_assets.transforms.idempotency.append_time_sessionizer import EVENTS, KNOWN, continued_sessions
 from de_resources.engine.utc_rows import utc_rows
 
-pytestmark = pytest.mark.pattern("incremental_sessionizer")
+pytestmark = [pytest.mark.pattern("incremental_sessionizer"), pytest.mark.usefixtures("one_shuffle_partition")]
 
 START = datetime(2026, 3, 28, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

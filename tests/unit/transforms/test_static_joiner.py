@@ -7,7 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -114,17 +116,26 @@ def test_what_overlaps_and_what_is_left_open(spark: SparkSession, versions: list
 
 def test_a_stream_joins_with_what_is_there_when_it_comes(spark: SparkSession, tmp_path: Path) -> None:
     """The difference to a batch: an event that came before its version stays without a match."""
-    events, versions, out = (str(tmp_path / name) for name in ("events", "versions", "out"))
+    events, versions = (str(tmp_path / name) for name in ("events", "versions"))
+    found: dict[int, tuple[int | None, bool]] = {}
 
     def write(rows: list[Any], schema: str, to: str) -> None:
-        spark.createDataFrame(rows, schema).coalesce(1).write.format("delta").mode("append").save(to)
+        kinds = {"INT": pa.int32(), "STRING": pa.string()}
+        columns = [(name, kinds[kind]) for name, kind in (each.split() for each in schema.split(", "))]
+        values = [dict(zip([name for name, _ in columns], row, strict=True)) for row in rows]
+        write_deltalake(to, pa.Table.from_pylist(values, pa.schema(columns)), mode="append")
+
+    def take(joined: DataFrame, _batch: int) -> None:
+        came = told(joined)
+        assert not found.keys() & came.keys()
+        found.update(came)
 
     def follow() -> None:
         stream = spark.readStream.format("delta").load(events)
         dimension = spark.read.format("delta").load(versions)
         joined = join_valid_at(stream, dimension, "who", "t", {"says": "said"}, matched="known")
-        done = joined.writeStream.format("delta").option("checkpointLocation", f"{out}/_checkpoint")
-        done.trigger(availableNow=True).start(out).awaitTermination()
+        done = joined.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "positions"))
+        done.trigger(availableNow=True).start().awaitTermination()
 
     write([("a", 0, 5, 1)], SCHEMA, versions)
     write([(1, "a", 3), (2, "a", 7)], EVENTS, events)
@@ -133,7 +144,7 @@ def test_a_stream_joins_with_what_is_there_when_it_comes(spark: SparkSession, tm
     write([(3, "a", 8)], EVENTS, events)
     follow()
     read = spark.read.format("delta")
-    assert told(read.load(out)) == {1: (1, True), 2: (None, False), 3: (2, True)}
+    assert found == {1: (1, True), 2: (None, False), 3: (2, True)}
     batch = join_valid_at(read.load(events), read.load(versions), "who", "t", {"says": "said"}, matched="known")
     assert told(batch) == {1: (1, True), 2: (2, True), 3: (2, True)}
 
