@@ -94,7 +94,7 @@ def test_few_rows_are_judged_together(stream: Stream) -> None:
 def test_many_runs_of_few_rows_do_not_push_the_measure_out(stream: Stream) -> None:
     assert stream.bring(100, USUAL).passed
     for _ in range(HISTORY + 2):
-        assert stream.bring(1, USUAL).passed
+        assert stream.bring(4, USUAL | {"referral": 1.0}).passed
     assert not stream.bring(30, NEVER | {"referral": 0.0}).metadata.get("vanished"), "one of the rows had it"
     for _ in range(HISTORY + 1):
         assert stream.bring(1, NEVER).passed
