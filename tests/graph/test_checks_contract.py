@@ -107,7 +107,7 @@ def test_good_rows_are_judged_without_a_single_job(world: World, spark: SparkSes
 @pytest.mark.pattern("constraints_enforcer", "audit_write_audit_publish")
 @pytest.mark.red_check("rows_meet_contract")
 def test_a_bad_day_in_the_middle_of_a_range_is_held_back_and_released_by_its_fix(world: World) -> None:
-    keys, bad = days(30), "2024-01-15"
+    keys, bad = days(7), "2024-01-04"
     visits = world.visits()
     world.define(visits, contract_check(visits), downstream([], GATED))
     world.data |= {day: good(day) for day in keys} | {bad: [*good(bad), ("x", CANARY, -1, None)]}

@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from de_resources.delta.log import TableLog
 from de_resources.delta.write.crash_points import at
 
-pytestmark = pytest.mark.pattern("online_observer")
+# Only what is counted on the way is of the Online Observer; versions, previews, stamps and lineage are not.
+counted_on_the_way = pytest.mark.pattern("online_observer")
 
 DAY = date(2024, 1, 1)
 
@@ -27,6 +28,7 @@ def orders(shop: Shop, rows: list[tuple[object, ...]]) -> dg.AssetsDefinition:
     )
 
 
+@counted_on_the_way
 def test_the_metadata_is_complete(shop: Shop) -> None:
     rows: list[tuple[object, ...]] = [
         (1, DAY, 5.0, "secret@example.org"),
@@ -67,6 +69,7 @@ def test_the_metadata_is_complete(shop: Shop) -> None:
     assert len(preview.splitlines()) == 2 + 4
 
 
+@counted_on_the_way
 class TestRange:
     """A run over several partitions: numbers of a partition are the partition's own, and totals are named as such."""
 
@@ -151,6 +154,7 @@ def test_a_preview_that_fails_does_not_fail_the_write(shop: Shop) -> None:
     assert shop.metadata(result, "orders")["preview"].startswith("No preview: FileNotFoundError")
 
 
+@counted_on_the_way
 def test_rows_under_a_deletion_vector_are_neither_counted_nor_shown(shop: Shop) -> None:
     shop.config = {"table_config": {"delta.enableDeletionVectors": "true"}}
     rows = [(i, i, f"{i}@example.org", False) for i in range(10)]
@@ -182,6 +186,7 @@ def counted_jobs(shop: Shop, group: str) -> Iterator[list[int]]:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
 
+@counted_on_the_way
 @pytest.mark.pattern("data_overwrite")
 def test_all_of_it_costs_no_job_and_no_second_look_at_the_data(shop: Shop, tmp_path: Path) -> None:
     """The same frame written by Spark alone takes as many jobs, and every row is computed once."""
@@ -208,6 +213,7 @@ def test_all_of_it_costs_no_job_and_no_second_look_at_the_data(shop: Shop, tmp_p
     assert shop.metadata(result, "orders")["contract/rows"] == 100
 
 
+@counted_on_the_way
 @pytest.mark.pattern("merger")
 def test_a_merge_computes_its_source_once(shop: Shop, tmp_path: Path) -> None:
     seen = tmp_path / "seen"

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import dagster as dg
 import pytest
 
 from de_assets.contracts.visits_live import VisitsLive
+from de_checks import stream_drift
+from de_checks.per_key import judged_before
 from de_checks.schema_drift import ACCEPT_TAG
 from de_checks.stream_drift import FILLED, stream_drift_check
 from de_resources.contract import Contract
@@ -15,6 +18,8 @@ from de_resources.contract import Contract
 pytestmark = pytest.mark.pattern("online_observer")
 
 CONTRACT = Contract.of(VisitsLive)
+HISTORY = 5
+"""How many verdicts are looked back at here, of which a test has to bring more: otherwise 25."""
 USUAL, NEVER = {"referral": 0.6, "ip": 1.0}, {"referral": 0.0, "ip": 1.0}
 
 
@@ -57,14 +62,15 @@ class Stream:
 
 
 @pytest.fixture
-def stream() -> Iterator[Stream]:
+def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
+    monkeypatch.setattr(stream_drift, "judged_before", partial(judged_before, limit=HISTORY))
     with dg.DagsterInstance.ephemeral() as instance:
         yield Stream(instance)
 
 
 def test_a_renamed_field_is_seen_at_once_and_stays_until_a_person_accepts_it(stream: Stream) -> None:
     assert stream.bring(100, USUAL).passed
-    for _ in range(30):  # longer than the history that is looked at
+    for _ in range(HISTORY + 2):  # longer than the history that is looked at
         seen = stream.bring(100, NEVER)
     assert not seen.passed
     assert seen.severity == dg.AssetCheckSeverity.WARN
@@ -87,10 +93,10 @@ def test_few_rows_are_judged_together(stream: Stream) -> None:
 
 def test_many_runs_of_few_rows_do_not_push_the_measure_out(stream: Stream) -> None:
     assert stream.bring(100, USUAL).passed
-    for _ in range(29):
-        assert stream.bring(1, USUAL).passed
+    for _ in range(HISTORY + 2):
+        assert stream.bring(4, USUAL | {"referral": 1.0}).passed
     assert not stream.bring(30, NEVER | {"referral": 0.0}).metadata.get("vanished"), "one of the rows had it"
-    for _ in range(28):
+    for _ in range(HISTORY + 1):
         assert stream.bring(1, NEVER).passed
     assert not stream.bring(30, NEVER).passed
 
@@ -109,7 +115,7 @@ RENAMED = "context.referrer"
 
 def test_a_field_with_another_name_is_red_with_the_run_that_brings_it_and_stays_so(stream: Stream) -> None:
     assert stream.bring(100, USUAL).passed
-    for _ in range(30):
+    for _ in range(HISTORY + 2):
         seen = stream.bring(6, NEVER, RENAMED)  # 0.4^6 is 0.004
         assert (seen.passed, seen.severity) == (False, dg.AssetCheckSeverity.ERROR)
         assert seen.metadata["vanished"].value == ["referral"]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date
+from pathlib import Path
 from threading import Event
 from typing import Any
 from uuid import uuid4
@@ -19,13 +20,21 @@ import dagster as dg
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
+from dagster_delta import LocalConfig
 from pyspark.sql import DataFrame
 from waiting import PATIENCE
 
+from de_assets.automation.maintenance.publication import AUDITED, PUBLISH, publication_jobs
+from de_assets.contracts.traffic import VisitsCubeDaily
+from de_assets.dataset import dataset
 from de_assets.partitions import daily
 from de_assets.serving.daily_traffic import LOAD, served_traffic
+from de_checks.publication import publication_check
 from de_resources.contract import Contract
+from de_resources.delta.io_manager import SparkDeltaIOManager
+from de_resources.delta.publish import Measured
 from de_resources.delta.write.crash_points import at
+from de_resources.lake import Lake
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
 from de_resources.postgres.transaction import (
@@ -44,6 +53,7 @@ pytestmark = [pytest.mark.services, pytest.mark.pattern("transactional_writer")]
 
 DEADLINE = PATIENCE
 FIRST, SECOND = date(2024, 10, 10), date(2024, 10, 11)
+AUDITS = [Measured(what="robots", sql="sum(bot_visits)", high=5)]
 
 
 @dataclass(frozen=True)
@@ -272,6 +282,98 @@ def test_the_graph_serves_totals_that_are_the_sum_of_their_countries(nothing_ser
         assert cursor.fetchall() == [(days[0], 5), (days[1], 4)]
         cursor.execute("SELECT slice, attempt FROM serving.loads WHERE dataset = %s ORDER BY 1", (LOAD,))
         assert cursor.fetchall() == [(day, 1) for day in days]
+
+
+@pytest.mark.pattern("audit_write_audit_publish")
+def test_a_day_that_an_audit_holds_is_not_served_until_a_person_publishes_it(
+    nothing_served: None, tmp_path: Path
+) -> None:
+    good, bad = daily.get_partition_keys()[:2]
+    newsroom = _Newsroom(tmp_path)
+    try:
+        newsroom.count({good: (5, 0), bad: (3, 0)})
+        assert newsroom.served() == [(good, 5, 0), (bad, 3, 0)]
+        # So many robots that the day is held; its neighbour of the same run goes on.
+        newsroom.count({good: (6, 1), bad: (14, 9)})
+        assert newsroom.served() == [(good, 6, 1), (bad, 3, 0)]
+        # Who serves the day again, serves what readers of the table see.
+        newsroom.serve(bad)
+        assert newsroom.served() == [(good, 6, 1), (bad, 3, 0)]
+        newsroom.publish(bad)
+        newsroom.serve(bad)
+        assert newsroom.served() == [(good, 6, 1), (bad, 14, 9)]
+    finally:
+        close_connections()
+
+
+class _Newsroom:
+    """Gold as a test counts it, audited; what is served from it; and a person who decides."""
+
+    def __init__(self, root: Path) -> None:
+        storage: dict[str, Any] = {"root_uri": str(root), "storage_options": LocalConfig(), "spark": SparkEngine()}
+        self.lake = Lake(**storage)
+        self.resources = {
+            "io_manager": SparkDeltaIOManager(**storage),
+            "lake": self.lake,
+            "database": PostgresDatabase(),
+        }
+        self.instance = dg.DagsterInstance.ephemeral()
+        self.figures: dict[str, tuple[int, int]] = {}
+        self.cube = self._audited()
+        self.everything = [self.cube, publication_check(self.cube), served_traffic]
+
+    def _audited(self) -> dg.AssetsDefinition:
+        declared = dataset(
+            VisitsCubeDaily, partition="event_date", writer=AUDITED, audits=f"{__name__}:AUDITS", constraints=False
+        )
+
+        @dg.asset(**declared, partitions_def=daily, backfill_policy=dg.BackfillPolicy.single_run())
+        def cube(context: dg.AssetExecutionContext) -> DataFrame:
+            totals = [
+                (date.fromisoformat(day), 7, None, None, None, visits, 1, robots)
+                for day, (visits, robots) in self.figures.items()
+                if day in context.partition_keys
+            ]
+            return SparkEngine().spark_session.createDataFrame(totals, Contract.of(VisitsCubeDaily).struct_type())
+
+        return cube
+
+    def count(self, figures: Mapping[str, tuple[int, int]]) -> None:
+        """Visits and robots of these days, in one run with what follows."""
+        self.figures = dict(figures)
+        first, last = min(figures), max(figures)
+        self._run({"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last})
+
+    def serve(self, day: str) -> None:
+        """Serve a day once more."""
+        chosen = dg.AssetSelection.assets(*served_traffic.keys)
+        self._run({"dagster/asset_partition_range_start": day, "dagster/asset_partition_range_end": day}, chosen)
+
+    def _run(self, tags: Mapping[str, str], chosen: Any = None) -> None:
+        dg.materialize(
+            self.everything,
+            instance=self.instance,
+            resources=self.resources,
+            tags=dict(tags),
+            selection=chosen,
+            raise_on_error=False,
+        )
+
+    def publish(self, day: str) -> None:
+        """Decide that it was a false alarm."""
+        (job,) = (each for each in publication_jobs([self.cube]) if each.name == PUBLISH)
+        (op,) = job.graph.node_defs
+        config = {"table": self.cube.key.to_user_string(), "partition": day, "reason": "a robot came in a crowd"}
+        run_config = {"ops": {op.name: {"config": config}}}
+        resources = {"lake": self.lake}
+        assert job.execute_in_process(instance=self.instance, resources=resources, run_config=run_config).success
+
+    @staticmethod
+    def served() -> list[tuple[Any, ...]]:
+        """What who reads the database sees: days, visits, robots."""
+        with PostgresDatabase().connect() as session, session.cursor() as cursor:
+            cursor.execute("SELECT event_date::text, visits, bot_visits FROM serving.daily_traffic ORDER BY 1")
+            return cursor.fetchall()
 
 
 class _Cube(dg.IOManager):
