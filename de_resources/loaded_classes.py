@@ -35,25 +35,30 @@ def keep_loaded_classes(settings: Settings) -> Path | None:
     archive = class_archive(settings)
     if archive is None or archive.exists():
         return archive
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(archive.parent / ".lock"):
-        if archive.exists():
-            return archive
-        with tempfile.TemporaryDirectory(dir=archive.parent) as work:
-            written = Path(work) / archive.name
-            # Its Java writes the archive after it, and holds its output open until then.
-            subprocess.run(
-                [sys.executable, "-m", __name__, str(written), work],
-                env={**os.environ, "DE_HOME": work, "DE_JARS": str(settings.jars), _TOKEN: uuid4().hex},
-                capture_output=True,
-                check=False,
-                timeout=_SECONDS,
-            )
-            if not written.exists():
-                return None
-            for old in archive.parent.glob("*.jsa"):
-                old.unlink()
-            return written.rename(archive)
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(archive.parent / ".lock"):
+            return archive if archive.exists() else _made(settings, archive)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def _made(settings: Settings, archive: Path) -> Path | None:
+    with tempfile.TemporaryDirectory(dir=archive.parent) as work:
+        written = Path(work) / archive.name
+        # Its Java writes the archive after it, and holds its output open until then.
+        subprocess.run(
+            [sys.executable, "-m", __name__, str(written), work],
+            env={**os.environ, "DE_HOME": work, "DE_JARS": str(settings.jars), _TOKEN: uuid4().hex},
+            capture_output=True,
+            check=False,
+            timeout=_SECONDS,
+        )
+        if not written.exists():
+            return None
+        for old in archive.parent.glob("*.jsa"):
+            old.unlink()
+        return written.rename(archive)
 
 
 def _load(written: Path, work: Path) -> None:

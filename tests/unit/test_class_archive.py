@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from de_resources.loaded_classes import keep_loaded_classes
 from de_resources.local.class_archive import archive_options, class_archive
 from de_resources.local.engine_conf import engine_conf
 from de_resources.local.java import java_executable
+from de_resources.local.spark_connect import SPARK_HOME
 from de_resources.settings import Settings
 
 
@@ -55,3 +57,20 @@ def test_one_that_does_not_fit_costs_nothing_but_time(settings: Settings) -> Non
     done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (done.stdout, "warning" in done.stderr) == ("", False)
+
+
+def test_an_engine_has_the_classes_that_were_kept(settings: Settings) -> None:
+    settings.jars.mkdir()
+    for jar_set in ("engine", "broker"):
+        (settings.jars / jar_set).symlink_to(Settings.from_environment().jars / jar_set)
+    archive = keep_loaded_classes(settings)
+    assert archive is not None
+    assert [path.name for path in archive.parent.iterdir() if path.name != ".lock"] == [archive.name]
+    made_at = archive.stat().st_mtime_ns
+    assert keep_loaded_classes(settings) == archive
+    assert archive.stat().st_mtime_ns == made_at, "it is made once"
+
+    told = f"{archive_options(settings)} -Xlog:class+load=info:stdout"
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--driver-java-options", told, "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "org.apache.spark.deploy.SparkSubmit source: shared objects file (top)" in done.stdout
