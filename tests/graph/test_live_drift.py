@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pyspark.sql.types as T
 import pytest
-from hypothesis import HealthCheck, given, settings
+from examples import generated
 from hypothesis import strategies as st
 from instances import silent_instance
 from pyspark.sql import SparkSession
@@ -122,13 +122,11 @@ def test_every_unknown_field_is_counted_and_no_other(spark: SparkSession) -> Non
         nested = [f"user.{safe(n)}" for n in user if n not in {"ip", "login"}] if isinstance(user, dict) else []
         return [safe(n) for n in record if n not in {"id", "user", "m"}] + nested
 
-    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(st.lists(objects, min_size=1, max_size=8))
-    def holds(records: list[dict[str, Any]]) -> None:
-        texts = [(json.dumps(record),) for record in records] + [("no object",), ("[1]",), (None,)]
-        frame = spark.createDataFrame(texts, "raw STRING").coalesce(1)
-        (row,) = frame.agg(count_unknown(F.col("raw"), promised)).collect()
-        expected = Counter(name for record in records for name in set(unknown(record)))
-        assert unknown_counts(row[0]) == expected
-
-    holds()
+    worlds = generated(st.lists(objects, min_size=1, max_size=8), 40)
+    others: list[str | None] = ["no object", "[1]", None]
+    texts = [(n, text) for n, world in enumerate(worlds) for text in [*map(json.dumps, world), *others]]
+    frame = spark.createDataFrame(texts, "world INT, raw STRING").coalesce(1)
+    counted = frame.groupBy("world").agg(count_unknown(F.col("raw"), promised).alias("unknown")).collect()
+    found = {row["world"]: unknown_counts(row["unknown"]) for row in counted}
+    for n, world in enumerate(worlds):
+        assert found[n] == Counter(name for record in world for name in set(unknown(record))), world
