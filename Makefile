@@ -55,7 +55,8 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-$(DE_JARS)/.ready: de_resources/local/jars.lock | $(VENV)/.ready
+# The engine's classes are kept beside its jars, as this Java and this PySpark have them.
+$(DE_JARS)/.ready: de_resources/local/jars.lock de_resources/loaded_classes.py requirements.lock | $(VENV)/.ready
 	@$(BIN)/de jars
 	@touch $@
 

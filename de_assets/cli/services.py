@@ -73,11 +73,15 @@ def logs(
 
 def jars() -> None:
     """Fetch the engine's and the broker's jars into the cache, once; everything works offline afterwards."""
+    from de_resources.loaded_classes import keep_loaded_classes
     from de_resources.local.jars import ensure_jars
 
+    settings = Settings.from_environment()
     with explained():
-        found = ensure_jars(Settings.from_environment(), console=console)
+        found = ensure_jars(settings, console=console)
     console.print(", ".join(f"{len(files)} jars for the {name}" for name, files in found.items()) + ".")
+    with console.status("Keeping the engine's classes, so that it starts sooner"):
+        keep_loaded_classes(settings)
 
 
 def _show(statuses: list[ServiceStatus]) -> None:

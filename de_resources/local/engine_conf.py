@@ -30,7 +30,7 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.local.dir": str(work / "scratch"),
         "spark.driver.memory": os.environ.get(DRIVER_MEMORY_VARIABLE) or "3g",
-        "spark.driver.extraJavaOptions": REDACTED_LOG,
+        "spark.driver.extraJavaOptions": java_options(settings),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.pyspark.python": sys.executable,
@@ -48,3 +48,10 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         # A plan cut in the middle cannot be compared, and cut schemas hide what changed.
         "spark.sql.debug.maxToStringFields": "10000",
     }
+
+
+def java_options(settings: Settings) -> str:
+    """Options that every JVM of an engine has on this machine."""
+    from de_resources.local.class_archive import archive_options  # only where one is started
+
+    return f"{REDACTED_LOG} {archive_options(settings)}".rstrip()

@@ -13,7 +13,7 @@ import pyspark
 from pydantic import SecretStr
 
 from de_resources.local.endpoints import Endpoint
-from de_resources.local.engine_conf import REDACTED_LOG, engine_conf
+from de_resources.local.engine_conf import engine_conf, java_options
 from de_resources.local.jars import engine_jars
 from de_resources.local.java import java_executable
 from de_resources.local.ports import LOOPBACK
@@ -89,7 +89,9 @@ class SparkConnectService(Service):
             "spark.master": f"local[{os.cpu_count()}]",
             "spark.app.name": "spark-connect",
             "spark.log.level": "WARN",
-            "spark.driver.extraJavaOptions": f'-XX:-UsePerfData "-Djava.io.tmpdir={scratch}" {REDACTED_LOG}',
+            "spark.driver.extraJavaOptions": (
+                f'-XX:-UsePerfData "-Djava.io.tmpdir={scratch}" {java_options(self.settings)}'
+            ),
             "spark.connect.grpc.binding.address": LOOPBACK,
             "spark.connect.grpc.binding.port": str(ports["client"]),
             "spark.connect.authenticate.token": self.secrets.generate(TOKEN),

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pyspark.sql.types as T
 import pytest
-from hypothesis import HealthCheck, given, settings
+from examples import generated
 from hypothesis import strategies as st
 from instances import silent_instance
 from pyspark.sql import SparkSession
@@ -122,22 +122,11 @@ def test_every_unknown_field_is_counted_and_no_other(spark: SparkSession) -> Non
         nested = [f"user.{safe(n)}" for n in user if n not in {"ip", "login"}] if isinstance(user, dict) else []
         return [safe(n) for n in record if n not in {"id", "user", "m"}] + nested
 
-    # Many topics at once: the engine's price is by query.
-    @settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(st.lists(st.lists(objects, min_size=1, max_size=8), min_size=8, max_size=16))
-    def holds(topics: list[list[dict[str, Any]]]) -> None:
-        rest = ["no object", "[1]", None]
-        texts = [
-            (topic, text)
-            for topic, records in enumerate(topics)
-            for text in [*(json.dumps(record) for record in records), *rest]
-        ]
-        frame = spark.createDataFrame(texts, "topic INT, raw STRING").coalesce(1)
-        found = frame.groupBy("topic").agg(count_unknown(F.col("raw"), promised)).collect()
-        expected = {
-            topic: Counter(name for record in records for name in set(unknown(record)))
-            for topic, records in enumerate(topics)
-        }
-        assert {topic: unknown_counts(counts) for topic, counts in found} == expected
-
-    holds()
+    worlds = generated(st.lists(objects, min_size=1, max_size=8), 40)
+    others: list[str | None] = ["no object", "[1]", None]
+    texts = [(n, text) for n, world in enumerate(worlds) for text in [*map(json.dumps, world), *others]]
+    frame = spark.createDataFrame(texts, "world INT, raw STRING").coalesce(1)
+    counted = frame.groupBy("world").agg(count_unknown(F.col("raw"), promised).alias("unknown")).collect()
+    found = {row["world"]: unknown_counts(row["unknown"]) for row in counted}
+    for n, world in enumerate(worlds):
+        assert found[n] == Counter(name for record in world for name in set(unknown(record))), world

@@ -93,7 +93,10 @@ def match_schema(frame: DataFrame, table: str, declared: StructType, *, allow_ne
     }
     if missing or mistyped or (new and not allow_new):
         raise SchemaMismatch(table, missing, [] if allow_new else new, mistyped)
-    return frame.select(*(F.col(identifier(c)) for c in [*wanted, *new]))
+    order = {c: identifier(c) for c in [*wanted, *new]}
+    if frame.schema.names == list(order):
+        return frame  # whose schema is known: a projection would be analysed once more
+    return frame.select(*map(F.col, order.values()))
 
 
 def guard(frame: DataFrame, slice_: Slice | None, says: str = OUTSIDE) -> DataFrame:

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from examples import generated
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -98,21 +98,13 @@ class TestVersions:
             (at("12T00:00:00"), None),
         ]
 
-    @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        st.lists(
-            st.tuples(
-                st.sampled_from("ab"), st.sampled_from(["x", "y", None]), st.integers(0, 6), st.sampled_from("UD")
-            ),
-            min_size=1,
-            max_size=12,
-        )
-    )
-    def test_versions_agree_with_replaying_the_changes(
-        self, spark: SparkSession, changes: list[tuple[str, str | None, int, str]]
-    ) -> None:
-        unique = {(user, hour): (user, city, hour, op) for user, city, hour, op in changes}
-        rows = [(u, c, at(f"10T{h:02}:00:00"), op) for u, c, h, op in unique.values()]
+    def test_versions_agree_with_replaying_the_changes(self, spark: SparkSession) -> None:
+        """Forty worlds of two users each, who are other users in each."""
+        cities, hours = st.sampled_from(["x", "y", None]), st.integers(0, 6)
+        change = st.tuples(st.sampled_from("ab"), cities, hours, st.sampled_from("UD"))
+        worlds = generated(st.lists(change, min_size=1, max_size=12), 40)
+        unique = {(f"{n}{user}", hour): (city, op) for n, each in enumerate(worlds) for user, city, hour, op in each}
+        rows = [(user, city, at(f"10T{hour:02}:00:00"), op) for (user, hour), (city, op) in unique.items()]
         built = self.build(spark, rows)
         for moment in (at(f"10T{h:02}:30:00") for h in range(7)):
             valid = {r[0]: r[1] for r in built if r[2] <= moment and (r[3] is None or moment < r[3])}

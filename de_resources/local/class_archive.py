@@ -1,0 +1,44 @@
+"""Where the engine's classes lie as the JVM has them once they are loaded (AppCDS): the next one maps the file into memory.
+
+Finding, reading and verifying some fifteen thousand classes is a third of what an engine does before its first commit.
+The archive belongs to one Java and to PySpark's own jars; its name says so, and the JVM looks again. Where there is none, or
+none that fits, classes are loaded as ever: nothing but time depends on it. `de_resources/loaded_classes.py` makes it.
+
+Source: JEP 310 and JEP 350 (dynamic archives).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import pyspark
+
+from de_resources.settings import Settings
+
+_JARS = Path(pyspark.__file__).parent / "jars"
+
+
+def class_archive(settings: Settings) -> Path | None:
+    """The archive of this Java and this PySpark, whether it was made or not; None without a Java."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    if java is None:
+        return None
+    # What the JVM compares as well: a jar that was installed again is another one to it.
+    parts = [_known(Path(java).resolve()), *(_known(Path(entry.path)) for entry in os.scandir(_JARS))]
+    name = hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:16]
+    return settings.jars / "classes" / f"engine-{name}.jsa"
+
+
+def archive_options(settings: Settings) -> str:
+    """Options of the engine's JVM: to use the archive, without a word where it does not fit; none where it was not made."""
+    archive = class_archive(settings)
+    return f'"-XX:SharedArchiveFile={archive}" -Xlog:cds*=off' if archive and archive.exists() else ""
+
+
+def _known(path: Path) -> str:
+    found = path.stat()
+    return f"{path} {found.st_size} {found.st_mtime_ns}"
