@@ -168,7 +168,8 @@ def test_a_source_that_was_made_again_and_is_longer_is_not_read_on_in_the_middle
 
     publish(source, ["a", "b"])
     drain()
-    AdminClient({**KafkaBroker().client_config(), "log_level": 0}).delete_topics([source])[source].result(PATIENCE)
+    admin = AdminClient({**KafkaBroker().client_config(), "log_level": 0})
+    admin.delete_topics([source])[source].result(PATIENCE)
     KafkaBroker().ensure_topics([TopicSpec(source, 2)])
     publish(source, list("cdefghij"))
     for _ in range(2):
