@@ -56,8 +56,12 @@ class Patience:
 
     def pause(self, attempt: int) -> None:
         """Wait before attempt `attempt + 1`."""
+        self.wait(self.seconds(attempt))
+
+    def seconds(self, attempt: int) -> float:
+        """A pause before attempt `attempt + 1`, drawn anew by each call."""
         longest = min(_LONGEST_PAUSE, self.first_pause * 2 ** (attempt - 1))
-        self.wait(random.uniform(0, longest))  # noqa: S311 - a pause, no secret
+        return random.uniform(0, longest)  # noqa: S311 - a pause, no secret
 
 
 def pack(records: Iterable[OutgoingRecord], limits: BinLimits) -> Iterator[Bin]:

@@ -79,11 +79,16 @@ def by_key(
 
 
 def _insisting(record: OutgoingRecord, send: SendOne, patience: Patience) -> Answer:
-    """Send the record until it is accepted or refused."""
-    for attempt in range(1, patience.attempts + 1):
-        answer = send(record)
-        if answer.outcome is not Outcome.REJECTED:
-            return answer
-        if attempt < patience.attempts:
-            patience.pause(attempt)
-    raise DeliveryStalled([record.key], patience.attempts)
+    """Send the record until it is accepted or refused. Raises `DeliveryStalled`."""
+    from tenacity import RetryError, Retrying, retry_if_result, stop_after_attempt
+
+    retrying = Retrying(
+        retry=retry_if_result(lambda answer: answer.outcome is Outcome.REJECTED),
+        stop=stop_after_attempt(patience.attempts),
+        wait=lambda state: patience.seconds(state.attempt_number),
+        sleep=patience.wait,
+    )
+    try:
+        return retrying(send, record)
+    except RetryError:
+        raise DeliveryStalled([record.key], patience.attempts) from None

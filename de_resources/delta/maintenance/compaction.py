@@ -149,14 +149,10 @@ def compact(session: SparkSession, table: Table, stamp: CommitInfo, *, lock_seco
 
 def insist(action: Callable[[], None], attempts: int) -> None:
     """Do it again after a conflict, up to so many attempts; then raise the last `ConcurrentWrite`."""
-    for attempt in range(1, attempts + 1):
-        try:
-            action()
-        except ConcurrentWrite:
-            if attempt == attempts:
-                raise
-        else:
-            return
+    from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
+    retrying = Retrying(retry=retry_if_exception_type(ConcurrentWrite), stop=stop_after_attempt(attempts), reraise=True)
+    retrying(action)
 
 
 def vacuum(
