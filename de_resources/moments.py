@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 # Nanoseconds since 1970 in 64 bits, as pandas keeps them, end in April 2262.
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC)
+CONCEIVABLE = {"min_value": EARLIEST, "max_value": LATEST, "include_max": False}
+"""The same as what a contract says of a column: `pa.Field(in_range=CONCEIVABLE)`."""
 INCONCEIVABLE = "is before 1970 or after 2261"
 
 

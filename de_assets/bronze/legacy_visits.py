@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from de_assets.automation.pipelines import LANDING
-from de_assets.contracts.visits import CONCEIVABLE, LegacyVisits
+from de_assets.contracts.visits import CONCEIVABLE_VISIT, LegacyVisits
 from de_assets.dataset import dataset
 from de_assets.partitions import calendar_end, hourly
 from de_assets.sources.systems import LEGACY_VISITS_RELATION, LEGACY_VISITS_TABLE
@@ -28,7 +28,7 @@ from de_resources.postgres.pushdown import bounds
 from de_resources.retries import RETRY_TRANSIENT
 from de_resources.spark import SparkEngine
 
-CONDITIONS = CONCEIVABLE
+CONDITIONS = CONCEIVABLE_VISIT
 """Rows that break these rules of the contract are left out and counted: one of them is no reason to stop its hour."""
 
 

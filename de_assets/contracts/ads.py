@@ -7,6 +7,7 @@ import pyspark.sql.types as T
 
 from de_assets.contracts.visits import OWNER
 from de_resources.contract import ContractModel
+from de_resources.moments import CONCEIVABLE
 
 WITHIN_MINUTES = 2
 """How long after a visit an advertisement on its page belongs to it."""
@@ -23,7 +24,9 @@ class AdsStream(ContractModel):
     showing_id: T.StringType = pa.Field(
         nullable=True, str_length=_TEXT, description="Identity of the showing, given by the ad server"
     )
-    shown_at: T.TimestampType = pa.Field(nullable=True, description="When it came up, by the ad server's clock")
+    shown_at: T.TimestampType = pa.Field(
+        nullable=True, in_range=CONCEIVABLE, description="When it came up, by the ad server's clock"
+    )
     page: T.StringType = pa.Field(nullable=True, str_length=_PAGE, description="Path or name of the page")
     ad: T.StringType = pa.Field(nullable=True, str_length=_TEXT, description="The advertisement that was shown")
     payload: T.BinaryType = pa.Field(nullable=True, description="The record's value as it came; null: it had none")

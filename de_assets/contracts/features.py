@@ -4,6 +4,7 @@ import pandera.pyspark as pa
 import pyspark.sql.types as T
 
 from de_resources.contract import ContractModel
+from de_resources.moments import CONCEIVABLE
 
 OWNER = "team:product"
 
@@ -16,7 +17,9 @@ class Features(ContractModel):
 
     event_source: T.StringType = pa.Field(nullable=False, description="Who announced the release")
     event_id: T.StringType = pa.Field(nullable=False, description="Identity of the event within its source")
-    event_time: T.TimestampType = pa.Field(nullable=False, description="When the feature went live")
+    event_time: T.TimestampType = pa.Field(
+        nullable=False, in_range=CONCEIVABLE, description="When the feature went live"
+    )
     feature: T.StringType = pa.Field(nullable=False, description="Name of the feature")
     version: T.StringType = pa.Field(nullable=False, description="Version that went live")
     title: T.StringType = pa.Field(nullable=True, description="What readers see announced")

@@ -4,6 +4,7 @@ import pandera.pyspark as pa
 import pyspark.sql.types as T
 
 from de_resources.contract import ContractModel
+from de_resources.moments import CONCEIVABLE
 
 OWNER = "team:accounts"
 _PERSONAL = {"personal": True}
@@ -33,9 +34,13 @@ class UsersChanges(UserColumns):
         description="r: there before the capture; c, u, d: created, updated, deleted; t: all rows before are gone",
     )
     changed_at: T.TimestampType = pa.Field(
-        nullable=True, description="When it changed: by the application, else the row's own stamp, else the commit"
+        nullable=True,
+        in_range=CONCEIVABLE,
+        description="When it changed: by the application, else the row's own stamp, else the commit",
     )
-    commit_time: T.TimestampType = pa.Field(nullable=True, description="When the database committed")
+    commit_time: T.TimestampType = pa.Field(
+        nullable=True, in_range=CONCEIVABLE, description="When the database committed"
+    )
     commit_lsn: T.LongType = pa.Field(nullable=True, ge=0, description="Position of the commit in the database's log")
     sequence: T.IntegerType = pa.Field(nullable=True, ge=0, description="Number of the change within its transaction")
     before: T.StringType = pa.Field(nullable=True, description="The row before, as JSON", metadata=_PERSONAL)

@@ -6,6 +6,8 @@ import pandera.pyspark as pa
 import pyspark.sql.types as T
 
 from de_resources.contract import ContractModel
+from de_resources.moments import CONCEIVABLE, EARLIEST, LATEST
+from de_resources.sql.literals import literal
 
 OWNER = "team:web"
 _PERSONAL = {"personal": True}
@@ -23,7 +25,7 @@ class VisitColumns(ContractModel):
         nullable=False, str_length=_IDENTITY, description="Identity of the page view, given by its producer"
     )
     event_time: T.TimestampType = pa.Field(
-        nullable=False, description="When the page was viewed, by the producer's clock"
+        nullable=False, in_range=CONCEIVABLE, description="When the page was viewed, by the producer's clock"
     )
     user_id: T.StringType = pa.Field(
         nullable=False, str_length=_IDENTITY, description="Pseudonymous visitor: registered or guest"
@@ -36,7 +38,9 @@ class VisitColumns(ContractModel):
     ad_id: T.StringType = pa.Field(nullable=True, description="Advertisement that led here, if any")
     ip: T.StringType = pa.Field(nullable=True, description="Network address of the visitor", metadata=_PERSONAL)
     login: T.StringType = pa.Field(nullable=True, description="Login name of a registered visitor", metadata=_PERSONAL)
-    connected_since: T.TimestampType = pa.Field(nullable=True, description="When the visitor logged in")
+    connected_since: T.TimestampType = pa.Field(
+        nullable=True, in_range=CONCEIVABLE, description="When the visitor logged in"
+    )
     browser: T.StringType = pa.Field(nullable=True, description="Browser family")
     browser_version: T.StringType = pa.Field(nullable=True, description="Browser version")
     network_type: T.StringType = pa.Field(nullable=True, description="Kind of network connection")
@@ -116,7 +120,7 @@ class VisitsStream(VisitColumns):
 
     visit_id: T.StringType = pa.Field(nullable=True, description="Identity of the page view, given by its producer")
     event_time: T.TimestampType = pa.Field(
-        nullable=True, description="When the page was viewed, by the producer's clock"
+        nullable=True, in_range=CONCEIVABLE, description="When the page was viewed, by the producer's clock"
     )
     user_id: T.StringType = pa.Field(nullable=True, description="Pseudonymous visitor: registered or guest")
     page: T.StringType = pa.Field(nullable=True, description="Path or name of the page")
@@ -231,10 +235,7 @@ class VisitsEnriched(ContractModel):
         }
 
 
-CONCEIVABLE = {
-    "conceivable_event_time": "event_time >= TIMESTAMP '1970-01-01T00:00:00Z' "
-    "AND event_time < TIMESTAMP '2262-01-01T00:00:00Z'"
-}
+CONCEIVABLE_VISIT = {"conceivable_event_time": f"event_time >= {literal(EARLIEST)} AND event_time < {literal(LATEST)}"}
 """What the legacy system's database does not judge: it knows `infinity` and the year 1, which other readers cannot hold."""
 
 
@@ -269,7 +270,7 @@ class LegacyVisits(LegacyColumns):
             "freshness": {"silence": timedelta(days=1)},
             "rules": {
                 "hour_is_that_of_ingestion": "ingestion_hour = date_trunc('HOUR', ingestion_time)",
-                **CONCEIVABLE,
+                **CONCEIVABLE_VISIT,
             },
         }
 
@@ -286,4 +287,4 @@ class CurrentLegacyVisits(LegacyColumns):
         """Small enough to be computed as a whole."""
 
         name = "silver.legacy_visits"
-        metadata = {"owner": "team:legacy", "key": ["visit_id"], "rules": CONCEIVABLE}
+        metadata = {"owner": "team:legacy", "key": ["visit_id"], "rules": CONCEIVABLE_VISIT}

@@ -39,6 +39,11 @@ from de_resources.retries import RETRY_TRANSIENT
 )
 def users(changes: DataFrame) -> DataFrame:
     """Versions from the changes that were understood."""
+    return versions_of(changes)
+
+
+def versions_of(changes: DataFrame) -> DataFrame:
+    """The columns of silver.users, from bronze.users_changes."""
     understood = with_truncations(changes.where(F.col("error").isNull()), "user_id")
     ordered = in_log_order(understood, "user_id", "changed_at")
     deleted = F.col("operation") == "d"

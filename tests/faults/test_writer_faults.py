@@ -17,15 +17,20 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from migration_walk import CHANGES, Walk
 from other_reader import rows_of
 from waiting import PATIENCE
 from writer_process import DEADLINE, follow, materialise, wait_for
 
 from de_resources.delta.log import TableLog
+from de_resources.delta.table import Table
+from de_resources.delta.write import full_disk
 from de_resources.delta.write.crash_points import POINTS as ALL_POINTS
 from de_resources.delta.write.crash_points import at
+from de_resources.delta.write.lock import commit_lock
 from de_resources.spark import SparkEngine
 
 pytestmark = [pytest.mark.faults, pytest.mark.pattern("data_overwrite")]
@@ -259,11 +264,42 @@ def test_no_space_left_names_the_table_commits_nothing_and_the_next_run_is_clean
     assert "File too large" in output
     assert "There is no room to write `silver.orders`" in output
     assert re.search(r"1\.9 MiB that this attempt had written were removed", output), output[-2000:]
+    told = re.search(
+        r"In (\S+) lie (.+?) that readers see and (.+?) of earlier versions and failed writes; its disk has .+ free",
+        output,
+    )
+    assert told, output[-2000:]
+    folder = tmp_path / "silver" / "orders"
+    seen = sum((folder / path).stat().st_size for path in log_of(tmp_path, "orders").files().column("path").to_pylist())
+    assert told.groups() == (str(folder), full_disk._size(seen), full_disk._size(5000)), (
+        "what it was, and what lay there"
+    )
     assert orphans(tmp_path, "orders") == {str(somebodys.relative_to(tmp_path / "silver" / "orders"))}
     assert log_of(tmp_path, "orders").version == before
     assert live(tmp_path, "orders") == SEED
     materialise(engine, tmp_path, name="orders", rows=NEW, key="a")
     assert live(tmp_path, "orders") == NEW
+
+
+def test_beside_another_writer_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is younger than the failed attempt may be what the other one is about to commit."""
+    uri = tmp_path / "silver" / "orders"
+    write_deltalake(str(uri), pa.table({"id": [1]}))
+    theirs = uri / "part-of-the-other-writer.parquet"
+    theirs.write_bytes(b"x" * 100)
+    monkeypatch.setattr(full_disk, "_PATIENCE", 0.1)
+
+    def failed() -> full_disk.DiskFull:
+        found = full_disk.disk_full(OSError("No space left on device"), Table("silver.orders", str(uri)), since=0)
+        assert found is not None
+        return found
+
+    with commit_lock(str(uri), table="silver.orders", shared=True):
+        beside = failed()
+    assert (beside.room.removed, beside.room.other, theirs.exists()) == (0, 100, True)
+    assert "0 bytes that this attempt had written were removed" in str(beside)
+    alone = failed()
+    assert (alone.room.removed, alone.room.other, theirs.exists()) == (100, 0, False)
 
 
 def test_a_foreign_engine_in_between_does_not_lose_the_rows_of_other_partitions(

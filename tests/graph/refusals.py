@@ -16,9 +16,11 @@ import pandas as pd
 from io_manager_support import CHANGES, ORDERS, Shop, asset
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from stored_forms import D1, moved, orders
 
-from de_resources.delta.maintenance.restore import restore
+from de_resources.delta.maintenance.restore import READS_POSITIONS, restore
 from de_resources.delta.table import CommitInfo, Table
+from de_resources.sql.identifiers import identifier
 
 CANARY = "canary.person@example.org"
 KEYS = dg.StaticPartitionsDefinition(["a", "b"])
@@ -34,6 +36,8 @@ class Refusal:
     expected: str
     provoke: Callable[[Shop], object]
     rows: int | None = 1
+    alone: bool = True
+    """Whether the error says it all, and none of the engine's comes along as its cause."""
 
 
 def _kept(shop: Shop, name: str = "rows", *, local: bool = False, **metadata: Any) -> dg.AssetsDefinition:
@@ -172,6 +176,63 @@ def _restored(shop: Shop) -> object:
     return restore(shop.spark, Table("silver.rows", shop.uri("rows")), 99, stamp)
 
 
+def _fed_since(shop: Shop) -> object:
+    """Back to before rows that came from positions of a stream, which stay where they are."""
+    table = Table("silver.rows", shop.uri("rows"))
+    for run in "ab":
+        text = CommitInfo("silver.rows", "test", "0:0-1", run, run, run, facts=READS_POSITIONS).text()
+        shop.spark.range(1).write.format("delta").mode("append").option("userMetadata", text).save(table.uri)
+    return restore(shop.spark, table, 0, CommitInfo("silver.rows", "test", "all", "run", "run", uuid4().hex))
+
+
+def _no_room(shop: Shop) -> object:
+    """The rows of the second run meet a disk that is full, as whoever writes them says it."""
+
+    def full(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for batch in batches:
+            if len(batch):
+                raise OSError(28, "No space left on device")
+            yield batch
+
+    shop.run(asset("rows", lambda _: shop.frame([(1,)], "id long")))
+    return shop.run(asset("rows", lambda _: shop.spark.range(0, 1, 1, 1).mapInPandas(full, "id long")))
+
+
+def _stored_by(name: str, key: str, **options: Any) -> Callable[[Shop], object]:
+    """A run of one partition, of a table that is stored by the column `name`."""
+
+    def provoke(shop: Shop) -> object:
+        column = identifier(name)
+        rows = asset(
+            "rows",
+            lambda _: shop.frame([(1, key)], f"id long, {column} string"),
+            partitions=dg.StaticPartitionsDefinition([key]),
+            partition_expr=name,
+            **options,
+        )
+        return shop.run(rows, key=key)
+
+    return provoke
+
+
+def _moved(shop: Shop) -> object:
+    shop.run(orders(shop, [(1, D1, 5.0, "ann@x.org")], name="rows"), key=D1)
+    return shop.run(moved(shop, name="rows"), key=D1)
+
+
+def _undone(shop: Shop) -> object:
+    """Somebody deletes a row, and a partition before that is run again."""
+
+    def make(context: dg.AssetExecutionContext) -> DataFrame:
+        return shop.frame([(int(context.partition_key[-1]), 1, None, False)], CHANGE)
+
+    kept = asset("rows", make, partitions=DAYS, mode="merge", stateful=True, contract=CHANGES)
+    for key in ("2024-01-01", "2024-01-02"):
+        shop.run(kept, key=key)
+    shop.spark.sql(f"DELETE FROM delta.`{shop.uri('rows')}` WHERE id = 1").collect()
+    return shop.run(kept, key="2024-01-02")
+
+
 def _replayed(shop: Shop) -> object:
     def make(context: dg.AssetExecutionContext) -> DataFrame:
         return shop.frame([(int(context.partition_key[-1]), 1, None, False)], CHANGE)
@@ -244,6 +305,22 @@ REFUSALS = (
     Refusal("a folder that is taken", "LocationTaken", _taken, rows=None),
     Refusal("a version that is not there", "VersionUnreadable", _restored),
     Refusal("a partition before those that it builds on", "ReplayFirst", _replayed),
+    Refusal("a partition whose rerun undoes what others changed", "WouldUndo", _undone),
+    Refusal("back behind the position of a stream", "WouldLoseRecords", _fed_since, rows=2),
+    Refusal("a disk without room", "DiskFull", _no_room, alone=False),
+    Refusal(
+        "a merge by a column with a dot",
+        "UnmergeableLayout",
+        _stored_by("a.b", "x", mode="merge", merge_keys=["id"]),
+        rows=None,
+    ),
+    Refusal(
+        "a key that is stored as null",
+        "KeyStoredAsNull",
+        _stored_by("k", "__HIVE_DEFAULT_PARTITION__"),
+        rows=None,
+    ),
+    Refusal("a writer that moves rows", "StoredElsewhere", _moved),
 )
 
 
@@ -257,5 +334,7 @@ def met(shop: Shop, refusal: Refusal) -> tuple[list[str], int | None]:
         while cause is not None:
             names.append(type(cause).__name__)
             cause = cause.__cause__
+    if not refusal.alone:
+        del names[1:]
     left = len(shop.rows("rows")) if (shop.root / "silver" / "rows" / "_delta_log").exists() else None
     return names, left

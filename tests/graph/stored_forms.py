@@ -62,20 +62,22 @@ class Moved(Writer):
 FORM: dict[str, Any] = {"writer": f"{__name__}:Sealed", "reader": f"{__name__}:Opened"}
 
 
-def orders(shop: Shop, given: list[Order], **metadata: Any) -> dg.AssetsDefinition:
-    """The asset `silver/orders` with these orders, whatever the partition of the run."""
+def orders(shop: Shop, given: list[Order], name: str = "orders", **metadata: Any) -> dg.AssetsDefinition:
+    """The asset `silver/orders`, or of another name, with these orders, whatever the partition of the run."""
 
     def make(_: dg.AssetExecutionContext) -> DataFrame:
         rows = [(id_, date.fromisoformat(day), amount, email) for id_, day, amount, email in given]
         return shop.frame(rows, SCHEMA)
 
     settings = {"contract": ORDERS, "partition_expr": "day", **FORM}
-    return asset("orders", make, partitions=DAYS, **{**settings, **metadata})
+    return asset(name, make, partitions=DAYS, **{**settings, **metadata})
 
 
-def moved(shop: Shop, **metadata: Any) -> dg.AssetsDefinition:
+def moved(shop: Shop, name: str = "orders", **metadata: Any) -> dg.AssetsDefinition:
     """An order that would be stored in another partition than its own."""
-    return orders(shop, [(2, D1, 6.0, "bob@x.org")], writer=[FORM["writer"], f"{__name__}:Moved"], **metadata)
+    return orders(
+        shop, [(2, D1, 6.0, "bob@x.org")], name=name, writer=[FORM["writer"], f"{__name__}:Moved"], **metadata
+    )
 
 
 def opened(shop: Shop, name: str = "orders", *, sealed: tuple[int, ...] = (3,)) -> list[tuple[Any, ...]]:

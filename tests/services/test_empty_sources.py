@@ -39,5 +39,8 @@ def test_every_dataset_is_made_of_nothing(platform: Platform, quiet_services: Lo
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Visits: 0 records, 0 dead letter(s), 0 understood" in done.stdout
     assert ", 0 failed; " in done.stdout
+    rows = [line.strip("│ ").split("│") for line in done.stdout.splitlines() if line.startswith("│ ")]
+    assert len(rows) > 20, "the table of all datasets"
+    assert [row[0] for row in rows if not row[-1].strip()] == [], "tables, topics, views and files alike"
     for said in ("left out", "held back", "failed:"):
         assert said not in done.stdout

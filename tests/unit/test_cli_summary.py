@@ -122,6 +122,14 @@ def test_a_table_into_which_days_are_merged_has_no_partitions_of_its_own(summary
     assert row[1:4] == ["1", "3", "0"], "as a whole"
 
 
+def test_what_has_no_table_tells_what_its_runs_wrote(summary: Summary) -> None:
+    """Topics, views and files."""
+    found = outcome()
+    found.written, found.rows = {FIRST, SECOND}, {found.unit.assets[0]: 1_234}
+    (row,) = (cells for cells in summary.rows(found) if cells[0] == "days")
+    assert row == ["days", "2", "1,234", "", "1.2", "written"]
+
+
 def test_nothing_to_do(summary: Summary) -> None:
     assert summary.of(outcome()) == (True, ["1.2", "nothing to do"], [])
 

@@ -60,6 +60,7 @@ GONE: dict[str, Callable[[], Exception]] = {
     **{condition: lambda condition=condition: said(condition) for condition in CONDITIONS},  # type: ignore[misc]
     "nobody answers": lambda: SparkConnectGrpcException(message="", grpc_status_code=StatusCode.UNAVAILABLE),
     "no session at all": lambda: PySparkRuntimeError(errorClass="NO_ACTIVE_OR_DEFAULT_SESSION", messageParameters={}),
+    "none in this thread": lambda: PySparkRuntimeError(errorClass="NO_ACTIVE_SESSION", messageParameters={}),
     "the process is gone": lambda: Py4JNetworkError("Answer from Java side is empty"),
 }
 

@@ -185,7 +185,7 @@ class SessionProcessor(StatefulProcessor):
         self._wake(None, left.wakes_at(self.rules))
         self._keep(left)
         if closed:
-            yield pd.DataFrame([_told(key[0], each) for each in closed])
+            yield pd.DataFrame([told(key[0], each) for each in closed])
 
     def close(self) -> None:
         """Nothing is open."""
@@ -220,7 +220,8 @@ def _visits(frame: pd.DataFrame) -> Iterator[Visit]:
     return (Visit(int(at), visit_id, page, referral) for at, visit_id, page, referral in zip(*columns, strict=True))
 
 
-def _told(user_id: str, closed: ClosedSession) -> dict[str, Any]:
+def told(user_id: str, closed: ClosedSession) -> dict[str, Any]:
+    """A session that is over in the columns of `CLOSED`."""
     s = closed.session
     return {
         "user_id": user_id,

@@ -94,7 +94,7 @@ def _judged(visits: DataFrame) -> DataFrame:
         (F.expr(rule.violated), F.lit(f"{column} is not of {rule.label}"), F.lit(column))
         for rule in contract.rules
         for column in rule.columns
-        if rule.label
+        if rule.label and column not in _TIMES  # which `_error` has judged
     ]
     # Few records have any: only in those are the columns looked at, and a record is not searched once for each of them.
     has_nul = F.col("raw").contains("\\u0000") | F.col("raw").contains("\0")

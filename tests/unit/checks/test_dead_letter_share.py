@@ -43,6 +43,31 @@ def test_an_error_page_in_place_of_an_hour_warns(valid: int, dead: int, warned: 
     assert (verdict.severity == dg.AssetCheckSeverity.WARN) is warned
 
 
+@pytest.mark.parametrize(("valid", "dead", "warns"), [(0, 1, True), (1, 1, False), (0, 0, False)])
+def test_an_hour_of_one_line_that_is_no_visit_warns_by_the_check_itself(valid: int, dead: int, warns: bool) -> None:
+    """As a proxy's error page that landed in place of an hour. The check that holds back says nothing."""
+
+    @dg.asset
+    def letters() -> dg.MaterializeResult[None]:
+        return dg.MaterializeResult(metadata={"dagster/partition_row_count": dead})
+
+    @dg.asset(deps=[letters])
+    def visits() -> dg.MaterializeResult[None]:
+        return dg.MaterializeResult(metadata={"dagster/partition_row_count": valid})
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        ran = dg.materialize([letters, visits, *dead_letter_checks(visits, letters)], instance=instance)
+    told = {each.check_name: each for each in ran.get_asset_check_evaluations()}
+    assert {name: verdict.passed for name, verdict in told.items()} == {
+        "dead_letters_are_few": not warns,
+        "dead_letters_do_not_prevail": True,
+    }
+    if warns:
+        few = told["dead_letters_are_few"]
+        assert few.severity == dg.AssetCheckSeverity.WARN
+        assert "Nothing of what came was understood" in str(few.description)
+
+
 def test_what_was_replayed_or_discarded_is_no_longer_held_against_the_partition() -> None:
     """60 of 100 lines were dead: 50 were repaired, and are among the valid rows, 8 discarded, 2 are open."""
     letters = Materialized(1, "run", 0.0, {"dagster/partition_row_count": 60, "dead_letters/open": 2})

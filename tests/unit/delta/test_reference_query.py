@@ -11,6 +11,8 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from de_resources.delta.log import TableLog
+from de_resources.delta.maintenance import reference_query
+from de_resources.delta.maintenance.compaction import maintain
 from de_resources.delta.maintenance.reference_query import ContentChanged, Sample, compare, sample_of
 from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.overwrite import append
@@ -47,6 +49,38 @@ def test_the_sample_is_the_partitions_of_the_most_files_that_fit(lake: Path, spa
     assert sample_of(log, 10) is None
     found = spark.read.format("delta").load(uri).where(Sample(("k",), (("a",), (None,))).condition())
     assert {(row["k"], row["count"]) for row in found.groupBy("k").count().collect()} == {("a", 30), (None, 10)}
+
+
+def test_maintenance_measures_the_sample_and_nothing_where_there_is_none(
+    spark: SparkSession,
+    table: Callable[..., Table],
+    stamp: Callable[..., CommitInfo],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[Sample] = []
+    digest = reference_query._digest
+
+    def counted(session: SparkSession, of: Table, sample: Sample, version: int) -> object:
+        read.append(sample)
+        return digest(session, of, sample, version)
+
+    monkeypatch.setattr(reference_query, "_digest", counted)
+    rows = table()
+
+    def maintained(sample: Sample | None) -> reference_query.Comparison | None:
+        """After two appends, so that there is something to compact."""
+        for value in "ab":
+            append(spark, rows, spark.createDataFrame([(value,)], "text string"), stamp(), slice_=None)
+        monkeypatch.setattr(reference_query, "sample_of", lambda _: sample)
+        report = maintain(spark, rows, stamp(), query_runs=1)
+        assert report.compacted is not None
+        return report.query
+
+    assert maintained(None) is None
+    assert read == []
+    measured = maintained(EVERYTHING)
+    assert measured is not None
+    assert (measured.runs, read) == (1, [EVERYTHING, EVERYTHING]), "both versions, of the sample that was chosen"
 
 
 def test_a_large_table_without_partitions_is_not_measured(lake: Path) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +19,14 @@ from pandera.pyspark import DataFrameModel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from de_assets.bronze import ads_stream, users_changes
 from de_assets.bronze.visits import dead_letters, parsed_lines
 from de_assets.bronze.visits_stream import understood_or_explained
+from de_assets.contracts.ads import AdsStream, VisitsWithAds
 from de_assets.contracts.devices import Devices
 from de_assets.contracts.page_counts import PageCounts
 from de_assets.contracts.serving import DailyTraffic, DailyTrafficByCountry, VisitsReduced, WeeklyVisits
+from de_assets.contracts.sessions_stream import LOGOUT, SessionsStream
 from de_assets.contracts.staging import StagingVisits
 from de_assets.contracts.traffic import (
     DailyReport,
@@ -35,7 +39,7 @@ from de_assets.contracts.traffic import (
     VisitsCubeDaily,
     VisitsCubeWeekly,
 )
-from de_assets.contracts.users import Users
+from de_assets.contracts.users import Users, UsersChanges
 from de_assets.contracts.visits import (
     BronzeVisits,
     Visits,
@@ -45,10 +49,12 @@ from de_assets.contracts.visits import (
     VisitsStream,
 )
 from de_assets.contracts.visits_export import VisitsCsv, VisitsExport
+from de_assets.contracts.visits_live import VisitsLive, VisitsLiveDeadLetter, VisitsLiveLate, VisitsLiveState
 from de_assets.definitions import defs
 from de_assets.gold.referral_stats import by_referral, each_once
 from de_assets.gold.sessions import over_by_midnight
 from de_assets.gold.sessions_pending import open_at_midnight
+from de_assets.gold.sessions_stream import RULES
 from de_assets.gold.traffic_live import traffic_live
 from de_assets.gold.user_activity import user_activity
 from de_assets.gold.visitor_sketches_daily import visitor_sketches_daily
@@ -59,13 +65,23 @@ from de_assets.serving.page_counts import counted
 from de_assets.serving.visits_export import exported
 from de_assets.serving.visits_reduced import understood
 from de_assets.serving.weekly_visits import weekly_visits
+from de_assets.silver import visits_live as live
+from de_assets.silver.users import versions_of
 from de_assets.silver.visits import CONDITIONS, COPY, in_event_hour, late_visits, numbered_visits
 from de_assets.silver.visits_enriched import enriched, with_late
+from de_assets.silver.visits_with_ads import with_ads
 from de_assets.transforms.data_flow.unaligned_fan_in import DayInputs, daily_reports
+from de_assets.transforms.data_value.closing_rules import Visit, Visitor
 from de_assets.transforms.data_value.incremental_sessionizer import SessionWindows
+from de_assets.transforms.data_value.sessions import identified
+from de_assets.transforms.data_value.stateful_sessionizer import CLOSED, told
 from de_assets.transforms.error_management.static_late_data_integrator import integrate_late
+from de_assets.transforms.error_management.stream_judge import Extent, JudgeState, judge, next_state, totals
 from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
+from de_resources.capture.envelope import TransactionOrigin, records, truncation
+from de_resources.capture.pgoutput import Relation, RowChange
 from de_resources.contract import Contract
+from de_resources.delta.slices import OffsetRange
 from de_resources.replication.allow_list import allowed
 
 pytestmark = pytest.mark.pattern("dead_letter")
@@ -111,11 +127,95 @@ def _records(seed: int) -> Iterator[tuple[bytes, str, datetime]]:
             "visit_id": text() if random_.random() < 0.2 else f"v{random_.randrange(300)}",
             "event_time": random_.choice(_TIMES) if random_.random() < 0.1 else moment.isoformat(),
             "user_id": text(),
-            "page": text(),
+            "page": LOGOUT if random_.random() < 0.1 else text(),
             "keep_private": random_.choice([True, False, None]),
             "context": {"referral": text(), "ad_id": text(), "user": user, "technical": device},
         }
         yield json.dumps(record).encode(), "visits/date=2024-10-10/hour=23/part-00000.json", landed
+
+
+SENT = "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP"
+_USERS = Relation(7, "public.users", tuple((name, 25) for name in ("id", "login", "email", "country", "updated_at")))
+
+
+def _changes(seed: int) -> Iterator[tuple[bytes | None, int, int, datetime]]:
+    """Hostile changes of a table of users, as a capture sends them: more than once, and not in the order of the log."""
+    random_ = random.Random(seed)  # noqa: S311 - the same changes every time
+
+    def time() -> str | None:
+        moment = HOUR + timedelta(seconds=random_.randrange(-90_000, 90_000))
+        return random_.choice([None, random_.choice(_TIMES), moment.isoformat(), HOUR.isoformat()])
+
+    def user(number: int) -> dict[str, Any]:
+        texts = {name: random_.choice([None, *_TEXTS]) for name in ("login", "email", "country")}
+        return {"id": random_.choice([f"u{number}", f"u{number}", _TEXTS[number]]), **texts, "updated_at": time()}
+
+    values: list[bytes | None] = [b"", b"null", b"[]", b'{"op":"c"}', b"\xff", None]
+    for lsn in range(400):
+        number = random_.randrange(8)
+        before, after = random_.choice([(None, user(number)), (user(number), user(number)), (user(number), None)])
+        committed = HOUR + random_.choice([timedelta(seconds=lsn), timedelta(days=-20_100), timedelta(days=87_000)])
+        origin = TransactionOrigin(lsn // 2, committed, lsn, time())
+        kind = "D" if after is None else "I" if before is None else "U"
+        values += [r.value for r in records(RowChange(_USERS, kind, before, after), ["id"], origin, lsn % 2 * 2)]
+    values.append(truncation(_USERS, TransactionOrigin(120, HOUR, 120), 9).value)
+    values += random_.choices(values, k=100)
+    random_.shuffle(values)
+    for offset, value in enumerate(values):
+        yield value, 0, offset, HOUR
+
+
+def _showings(seed: int) -> Iterator[tuple[bytes, int, int, datetime]]:
+    """Hostile showings of ads."""
+    random_ = random.Random(seed)  # noqa: S311 - the same showings every time
+    for offset in range(300):
+        moment = (HOUR + timedelta(seconds=random_.randrange(7_200))).isoformat()
+        texts = {name: random_.choice([*_TEXTS, f"{name} {offset}", None]) for name in ("showing_id", "ad")}
+        page = random_.choice([*_TEXTS, *(f"/{n % 8}" for n in range(2 * len(_TEXTS)))])
+        shown = {**texts, "page": page, "shown_at": random_.choice([*_TIMES, *[moment] * len(_TIMES)])}
+        yield json.dumps(shown).encode(), 0, offset, HOUR + timedelta(hours=2)
+
+
+def _paired(folder: Path, visits: DataFrame, ads: DataFrame) -> DataFrame:
+    """What a stream over both has told when it has read them."""
+    session = visits.sparkSession
+    for name, rows in (("visits", visits.where(live.RULE.understood)), ("ads", ads.where("error IS NULL"))):
+        rows.write.format("delta").save(str(folder / name))
+    came = (session.readStream.format("delta").load(str(folder / name)) for name in ("visits", "ads"))
+    written = with_ads(*came).writeStream.format("memory").queryName("hostile_pairs")
+    written.trigger(availableNow=True).option(
+        "checkpointLocation", str(folder / "checkpoint")
+    ).start().awaitTermination()
+    return session.table("hostile_pairs")
+
+
+def _closed(visits: DataFrame) -> DataFrame:
+    """The sessions of a stream when all of its visits are known and over, by the rules that close them."""
+    came: dict[str, list[Visit]] = defaultdict(list)
+    at = F.unix_micros("event_time").alias("at")
+    for row in visits.select("user_id", at, "visit_id", "page", "referral").collect():
+        came[row["user_id"]].append(Visit(row["at"], row["visit_id"], row["page"], row["referral"]))
+    end = 2**62
+    found = [told(user, over) for user, those in came.items() for over in Visitor().came(those).settled(end, RULES)[1]]
+    times = {name: F.timestamp_micros(name) for name in ("started_at", "ended_at")}
+    return identified(visits.sparkSession.createDataFrame(found, CLOSED).withColumns(times))
+
+
+def _live(stream: DataFrame) -> dict[type[DataFrameModel], DataFrame]:
+    """What a run makes of a stream of which nothing was judged before."""
+    state = JudgeState.of(stream.sparkSession.createDataFrame([], Contract.of(VisitsLiveState).struct_type()))
+    extent = Extent.of(stream, live.STREAM)
+    assert extent is not None
+    offsets = OffsetRange.of(live.STREAM.source, live.STREAM.position, extent.positions, {})
+    judged = judge(stream, extent, state, live.RULE)
+    rows = judged.records.persist()
+    valid = rows.where(" AND ".join(f"({condition})" for condition in live.RULE.conditions.values()))
+    return {
+        VisitsLive: live.in_event_hour(valid),
+        VisitsLiveLate: live.late_visits(rows, offsets).frame,
+        VisitsLiveDeadLetter: live.dead_letters(rows, offsets).frame,
+        VisitsLiveState: next_state(judged, state, live.RULE, totals(rows, live.STREAM)),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +230,9 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def datasets(lines: DataFrame, parsed: DataFrame, spark: SparkSession) -> dict[type[DataFrameModel], DataFrame]:
+def datasets(
+    lines: DataFrame, parsed: DataFrame, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[type[DataFrameModel], DataFrame]:
     """Every dataset that the landed records become a part of."""
     bronze = parsed.where(F.col(ERROR).isNull()).select(*Contract.of(BronzeVisits).column_names)
     numbered = numbered_visits(bronze)
@@ -157,9 +259,20 @@ def datasets(lines: DataFrame, parsed: DataFrame, spark: SparkSession) -> dict[t
         F.col("payload").alias("value"), F.lit(0).alias("partition"), F.monotonically_increasing_id().alias("offset"),
         F.col("landing_hour").alias("timestamp"),
     )  # fmt: skip
+    streamed = understood_or_explained(sent).persist()
+    changes = users_changes.understood_or_explained(
+        spark.createDataFrame(list(_changes(7)), SENT).coalesce(1)
+    ).persist()
+    shown = ads_stream.understood_or_explained(spark.createDataFrame(list(_showings(7)), SENT).coalesce(1)).persist()
     return {
+        UsersChanges: changes,
+        Users: versions_of(changes),
+        AdsStream: shown,
+        VisitsWithAds: _paired(tmp_path_factory.mktemp("pairs"), streamed, shown),
+        SessionsStream: _closed(streamed.where(live.RULE.understood)),
+        **_live(streamed),
         VisitsDeadLetter: dead_letters(parsed_lines(some, None)),
-        VisitsStream: understood_or_explained(sent),
+        VisitsStream: streamed,
         VisitsReduced: understood(sent),
         VisitorSketchesDaily: visitor_sketches_daily(rich),
         VisitsCubeWeekly: visits_cube_weekly(cube, visitor_sketches_daily(rich)),
@@ -189,6 +302,8 @@ MODELS = (
     BronzeVisits, VisitsLate, Visits, VisitsEnriched, VisitsCubeDaily, Sessions, SessionsPending, UserActivity,
     ReferralStats, WeeklyVisits, VisitsDeadLetter, VisitsStream, VisitsReduced, VisitorSketchesDaily, VisitsCubeWeekly,
     DailyReport, DailyTraffic, DailyTrafficByCountry, TrafficLive, PageCounts, VisitsExport, VisitsCsv, StagingVisits,
+    UsersChanges, Users, AdsStream, VisitsWithAds, SessionsStream,
+    VisitsLive, VisitsLiveLate, VisitsLiveDeadLetter, VisitsLiveState,
 )  # fmt: skip
 EXCUSED = {
     **dict.fromkeys(
@@ -196,9 +311,9 @@ EXCUSED = {
         "what others send: its readers judge it",
     ),
     **dict.fromkeys(
-        ("bronze.users_changes", "silver.users", "gold.users_by_country", "gold.users_latest", "gold.users_snapshot",
-         "serving.users_snapshot", "serving.profile_changes", "staging.users"),
-        "rows of a database, which has typed and constrained them: graph/test_users_changes.py",
+        ("gold.users_by_country", "gold.users_latest", "gold.users_snapshot", "serving.users_snapshot",
+         "serving.profile_changes", "staging.users"),
+        "columns of silver.users as they are, or counts of its rows: graph/test_users_changes.py",
     ),
     **dict.fromkeys(
         ("bronze.devices", "silver.devices"), "a dump is refused as a whole: graph/test_full_loader.py"
@@ -209,17 +324,10 @@ EXCUSED = {
     **dict.fromkeys(
         ("bronze.features", "bronze.features_dead_letter"), "events of another form: unit/sources/test_release_events.py"
     ),
+    "silver.visits_live_hours": "hours of what silver.visits_live has, published as a whole: graph/test_live_hours.py",
     **dict.fromkeys(
-        ("bronze.ads_stream", "silver.visits_with_ads"), "records of another form: graph/test_visits_with_ads.py"
-    ),
-    **dict.fromkeys(
-        ("silver.visits_live", "silver.visits_live_late", "silver.visits_live_state", "silver.visits_live_hours",
-         "silver.visits_live_dead_letter"),
-        "judged with a state that grows by the batch: unit/transforms/test_stream_judge.py",
-    ),
-    **dict.fromkeys(
-        ("gold.sessions_live", "gold.sessions_stream", "gold.pages_per_visit", "serving.partner_feed"),
-        "needs broker, database or a stream's state, and has of a visit what the datasets here have",
+        ("gold.sessions_live", "gold.pages_per_visit", "serving.partner_feed"),
+        "needs a broker or a database, and has of a visit what the datasets here have",
     ),
     "silver.network_countries": "what a paid API answers: ui/test_paid_lookup.py",
 }  # fmt: skip
