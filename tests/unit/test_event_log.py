@@ -164,6 +164,7 @@ def test_who_watches_the_file_of_a_run_sees_every_event(tmp_path: Path) -> None:
             assert file.read_bytes() != before
 
 
+@pytest.mark.pattern("aligned_fan_in")
 @pytest.mark.parametrize("partition", ["2024-10-10", None], ids=["a day", "without partitions"])
 def test_of_two_runs_at_once_the_verdict_that_was_given_last_is_the_newest(
     tmp_path: Path, partition: str | None
