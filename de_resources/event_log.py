@@ -7,6 +7,10 @@ transaction, and the index stays open. Everything else is Dagster's own: files, 
 log of a run a connection that is opened and closed each time: who follows a run in the UI watches its file, which changes
 when the last connection to it is closed.
 
+One thing is not as Dagster has it. The newest verdict of a check is the one that was given last, and not that of the run
+that was made last: of two runs over one partition at once the second may end first, and then Dagster takes what is there
+for never judged, so that all that waits for its gates waits for ever.
+
 A commit reaches the disk with the next tidying up (`synchronous=NORMAL`): a process that is killed loses nothing; where the
 power fails, the last events may be missing, and what is there is consistent.
 """
@@ -25,19 +29,24 @@ from typing import Any
 from weakref import WeakSet
 
 from dagster import DagsterInstance, EventLogEntry
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine, event, func, select
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool
 
 from de_resources.compat.event_log import (
     INDEX_SHARD_NAME,
     SQLITE_BUSY_TIMEOUT_SECONDS,
+    AssetCheckExecutionsTable,
     ConfigurableClassData,
     SqliteEventLogStorage,
 )
 
 _KEPT = 64
 """Files whose engines are kept: one for each run at work, and the index of all."""
+
+
+_GIVEN = ("SUCCEEDED", "FAILED")
+"""What a verdict may be: one that is only planned is none."""
 
 
 class _Open(threading.local):
@@ -93,6 +102,19 @@ class SqliteEventLog(SqliteEventLogStorage):
                 super().store_event(event)
             finally:
                 self._mine.stack = self._mine.index = None
+
+    def _update_asset_check_evaluation(self, event: EventLogEntry, event_id: int | None) -> None:
+        """As Dagster does; then the verdict goes behind those that runs have given before it which were made after its own."""
+        super()._update_asset_check_evaluation(event, event_id)
+        rows, own = AssetCheckExecutionsTable, event.get_dagster_event().asset_check_evaluation_data
+        of_partition = rows.c.partition.is_(None) if own.partition is None else rows.c.partition == own.partition
+        same = (rows.c.asset_key == own.asset_key.to_string()) & (rows.c.check_name == own.check_name) & of_partition
+        with self.index_connection() as connection:
+            given = same & rows.c.execution_status.in_(_GIVEN)
+            newest = connection.execute(select(rows.c.run_id).where(given).order_by(rows.c.id.desc()).limit(1)).scalar()
+            if newest != event.run_id:
+                behind = (connection.scalar(select(func.max(rows.c.id))) or 0) + 1
+                connection.execute(rows.update().where(same & (rows.c.run_id == event.run_id)).values(id=behind))
 
     def has_table(self, table_name: str) -> bool:
         """Whether the index has the table. Tables come by migrations, and never go."""

@@ -1,7 +1,14 @@
 """The event log's storage in SQLite."""
 
+from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._serdes import ConfigurableClassData
 
-__all__ = ["INDEX_SHARD_NAME", "SQLITE_BUSY_TIMEOUT_SECONDS", "ConfigurableClassData", "SqliteEventLogStorage"]
+__all__ = [
+    "INDEX_SHARD_NAME",
+    "SQLITE_BUSY_TIMEOUT_SECONDS",
+    "AssetCheckExecutionsTable",
+    "ConfigurableClassData",
+    "SqliteEventLogStorage",
+]

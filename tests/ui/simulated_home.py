@@ -149,6 +149,11 @@ class Home:
         with self._instance() as instance:
             return instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED)) > 0
 
+    def computes(self) -> bool:
+        """Whether some run is in the middle of a step that is for partitions."""
+        with self._instance() as instance:
+            return any(_computes(instance, run) for run in instance.get_runs(_STARTED))
+
     def materialized(self, asset: dg.AssetKey) -> set[str]:
         with self._instance() as instance:
             return set(instance.get_materialized_partitions(asset))

@@ -48,7 +48,7 @@ def test_a_week_with_outages_of_daemon_and_workers_computes_each_partition_once(
         daemon = home.daemon()
         try:
             home.de("land", str(logs[1]))
-            until(home.works, STEP_SECONDS, daemon.output)
+            until(home.computes, STEP_SECONDS, daemon.output)
             daemon.kill()  # with the runs that are under way
             for log in logs[2:]:
                 home.de("land", str(log))

@@ -162,3 +162,41 @@ def test_who_watches_the_file_of_a_run_sees_every_event(tmp_path: Path) -> None:
             before = file.read_bytes()
             instance.report_engine_event(said, stored)
             assert file.read_bytes() != before
+
+
+@pytest.mark.pattern("aligned_fan_in")
+@pytest.mark.parametrize("partition", ["2024-10-10", None], ids=["a day", "without partitions"])
+def test_of_two_runs_at_once_the_verdict_that_was_given_last_is_the_newest(
+    tmp_path: Path, partition: str | None
+) -> None:
+    """And not that of the run which was made last: the day would wait for ever, as its newest state was never judged."""
+    key, gate = dg.AssetKey("slow"), dg.AssetCheckKey(dg.AssetKey("slow"), "is_good")
+    partitions = DAYS if partition else None
+
+    @dg.asset(key=key, partitions_def=partitions)
+    def slow(context: dg.AssetExecutionContext) -> None:
+        if "overtaken" in context.run.tags:  # begins later, and ends while the first one works
+            assert run(context.instance).success
+
+    @dg.asset_check(asset=slow, partitions_def=partitions)
+    def is_good(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed="overtaken" in context.run.tags)
+
+    job = dg.Definitions([slow], asset_checks=[is_good], executor=dg.in_process_executor)
+
+    def run(instance: dg.DagsterInstance, **tags: str) -> dg.ExecuteInProcessResult:
+        whole = job.resolve_implicit_global_asset_job_def()
+        return whole.execute_in_process(instance=instance, partition_key=partition, tags=tags)
+
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={**QUIET, **OWN}) as instance:
+        first = run(instance, overtaken="1")
+        log = instance.event_log_storage
+        newest = log.get_latest_asset_check_execution_by_key([gate])[gate]
+        assert newest.run_id == first.run_id
+        assert newest.evaluation is not None
+        assert newest.evaluation.passed
+        if partition:
+            (info,) = log.get_asset_check_partition_info([gate], partition_keys=[partition])
+            assert info.is_current, "it is about what is there"
+        again = run(instance)
+        assert log.get_latest_asset_check_execution_by_key([gate])[gate].run_id == again.run_id
