@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from dagster_delta import LocalConfig
-from deltalake import DeltaTable
-from pyspark.sql import functions as F
+from deltalake import DeltaTable, write_deltalake
 
 from de_assets.gold import sessions as gold_sessions
 from de_assets.gold import sessions_pending as gold_pending
@@ -28,6 +28,7 @@ pytestmark = pytest.mark.pattern("incremental_sessionizer")
 FIRST, SECOND, THIRD = daily.get_partition_keys()[:3]
 START = daily.time_window_for_partition_key(FIRST).start
 DAYS = 3
+INSTANT = pa.timestamp("us", tz="UTC")
 Row = tuple[str, datetime, datetime, int]
 """User, first and last visit, number of visits."""
 
@@ -44,14 +45,17 @@ class World:
     def land(self, visits: Iterable[tuple[str, datetime]]) -> None:
         """Replace the source by all visits so far, in hours."""
         self.visits.extend(visits)
-        rows = [(user, at, f"v{number}", f"/{number % 5}") for number, (user, at) in enumerate(self.visits)]
-        frame = self.engine.spark_session.createDataFrame(
-            rows, "user_id STRING, event_time TIMESTAMP, visit_id STRING, page STRING"
-        )
-        dated = frame.withColumn("event_hour", F.date_trunc("HOUR", "event_time"))
-        dated.write.format("delta").partitionBy("event_hour").mode("overwrite").save(
-            self.path("silver/visits_enriched")
-        )
+        moments = [at for _, at in self.visits]
+        columns = {
+            "user_id": pa.array([user for user, _ in self.visits], pa.string()),
+            "event_time": pa.array(moments, INSTANT),
+            "visit_id": pa.array([f"v{number}" for number in range(len(moments))], pa.string()),
+            "page": pa.array([f"/{number % 5}" for number in range(len(moments))], pa.string()),
+            "event_hour": pa.array([at.replace(minute=0, second=0, microsecond=0) for at in moments], INSTANT),
+        }
+        source = Path(self.path("silver/visits_enriched"))
+        source.mkdir(parents=True, exist_ok=True)
+        write_deltalake(str(source), pa.table(columns), mode="overwrite", partition_by=["event_hour"])
 
     def run(self, *assets: dg.AssetsDefinition, key: str | None = None, tags: dict[str, str] | None = None) -> Any:
         storage: dict[str, Any] = {"root_uri": str(self.root), "storage_options": LocalConfig(), "spark": self.engine}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -116,14 +117,18 @@ def test_what_overlaps_and_what_is_left_open(spark: SparkSession, versions: list
 
 def test_a_stream_joins_with_what_is_there_when_it_comes(spark: SparkSession, tmp_path: Path) -> None:
     """The difference to a batch: an event that came before its version stays without a match."""
-    events, versions = (str(tmp_path / name) for name in ("events", "versions"))
+    events, versions = tmp_path / "events", str(tmp_path / "versions")
+    events.mkdir()
     found: dict[int, tuple[int | None, bool]] = {}
+    kinds = pa.schema([("who", pa.string()), *((name, pa.int32()) for name in ("valid_from", "valid_to", "says"))])
 
-    def write(rows: list[Any], schema: str, to: str) -> None:
-        kinds = {"INT": pa.int32(), "STRING": pa.string()}
-        columns = [(name, kinds[kind]) for name, kind in (each.split() for each in schema.split(", "))]
-        values = [dict(zip([name for name, _ in columns], row, strict=True)) for row in rows]
-        write_deltalake(to, pa.Table.from_pylist(values, pa.schema(columns)), mode="append")
+    def know(who: str, begin: int, end: int | None, says: int) -> None:
+        row = {"who": who, "valid_from": begin, "valid_to": end, "says": says}
+        write_deltalake(versions, pa.Table.from_pylist([row], kinds), mode="append")
+
+    def happen(name: str, *seen: tuple[int, str, int]) -> None:
+        lines = (json.dumps({"id": number, "who": who, "t": at}) for number, who, at in seen)
+        (events / name).write_text("\n".join(lines))
 
     def take(joined: DataFrame, _batch: int) -> None:
         came = told(joined)
@@ -131,21 +136,21 @@ def test_a_stream_joins_with_what_is_there_when_it_comes(spark: SparkSession, tm
         found.update(came)
 
     def follow() -> None:
-        stream = spark.readStream.format("delta").load(events)
+        stream = spark.readStream.schema(EVENTS).json(str(events))
         dimension = spark.read.format("delta").load(versions)
         joined = join_valid_at(stream, dimension, "who", "t", {"says": "said"}, matched="known")
         done = joined.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "positions"))
         done.trigger(availableNow=True).start().awaitTermination()
 
-    write([("a", 0, 5, 1)], SCHEMA, versions)
-    write([(1, "a", 3), (2, "a", 7)], EVENTS, events)
+    know("a", 0, 5, 1)
+    happen("first", (1, "a", 3), (2, "a", 7))
     follow()
-    write([("a", 5, None, 2)], SCHEMA, versions)
-    write([(3, "a", 8)], EVENTS, events)
+    know("a", 5, None, 2)
+    happen("second", (3, "a", 8))
     follow()
-    read = spark.read.format("delta")
     assert found == {1: (1, True), 2: (None, False), 3: (2, True)}
-    batch = join_valid_at(read.load(events), read.load(versions), "who", "t", {"says": "said"}, matched="known")
+    came, dimension = spark.read.schema(EVENTS).json(str(events)), spark.read.format("delta").load(versions)
+    batch = join_valid_at(came, dimension, "who", "t", {"says": "said"}, matched="known")
     assert told(batch) == {1: (1, True), 2: (2, True), 3: (2, True)}
 
 
