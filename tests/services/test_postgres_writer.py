@@ -328,11 +328,12 @@ class _Newsroom:
         )
 
         @dg.asset(**declared, partitions_def=daily, backfill_policy=dg.BackfillPolicy.single_run())
-        def cube(context: dg.AssetExecutionContext) -> DataFrame:
+        def cube() -> DataFrame:
+            keys = dg.AssetExecutionContext.get().partition_keys
             totals = [
                 (date.fromisoformat(day), 7, None, None, None, visits, 1, robots)
                 for day, (visits, robots) in self.figures.items()
-                if day in context.partition_keys
+                if day in keys
             ]
             return SparkEngine().spark_session.createDataFrame(totals, Contract.of(VisitsCubeDaily).struct_type())
 
