@@ -63,6 +63,9 @@ $(DE_JARS)/.ready: de_resources/local/jars.lock de_resources/loaded_classes.py r
 run: setup       ## Start services, feed them, materialise the graph, serve the UI (LOG=…, ARGS=--once)
 	@$(BIN)/de run $(if $(LOG),--log "$(LOG)") $(ARGS)
 
+# Hundreds of processes import the platform, and each would compile it again where the environment forbids to keep the result.
+test test-unit soak: export PYTHONDONTWRITEBYTECODE =
+
 # Classic and Connect sessions do not live in one process, hence two calls.
 test: setup      ## Run the suite on WORKERS processes (one per core, 2 to 4); PATTERN=merger: what proves it; ALL=1: long proofs too
 	@rm -rf $(TIMINGS)

@@ -11,7 +11,7 @@ from de_resources.loaded_classes import keep_loaded_classes
 from de_resources.local.class_archive import archive_options, class_archive
 from de_resources.local.engine_conf import engine_conf
 from de_resources.local.java import java_executable
-from de_resources.local.spark_connect import SPARK_HOME
+from de_resources.local.spark_connect import SPARK_HOME, SparkConnectService
 from de_resources.settings import Settings
 
 
@@ -34,10 +34,14 @@ def test_an_engine_is_told_of_it_where_it_is(settings: Settings) -> None:
     assert f"-XX:SharedArchiveFile={archive}" in shlex.split(archive_options(settings))
 
 
-def test_both_kinds_of_engines_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = Settings.from_environment()
+def test_both_kinds_of_engines_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = Settings.from_environment({"DE_HOME": str(tmp_path), "DE_JARS": os.environ["DE_JARS"]})
     monkeypatch.setattr("de_resources.local.class_archive.archive_options", lambda _: "-Dkept=classes")
     assert "-Dkept=classes" in shlex.split(engine_conf(ours)["spark.driver.extraJavaOptions"])
+    server = SparkConnectService(ours)
+    server.prepare({"client": 15002})
+    (told,) = (line for line in (server.folder / "server.properties").read_text().splitlines() if "extraJava" in line)
+    assert "-Dkept=classes" in shlex.split(told)
 
 
 def test_another_java_has_another_one(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

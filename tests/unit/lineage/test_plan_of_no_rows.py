@@ -5,6 +5,7 @@ The server is played by the engine of these tests: both explain a frame by the s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,14 +38,16 @@ class Remote:
 
 
 @pytest.fixture(scope="module")
-def frames(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DataFrame]:
+def frames(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, DataFrame]]:
     """Of two Delta tables, as assets read them."""
     root = tmp_path_factory.mktemp("read")
     visits, users = (_table(spark, root, name).alias(f"silver/{name}") for name in ("visits", "users"))
-    joined = visits.join(users, "id", "left").select("id", F.col("silver/users.text").alias("who"), "day")
+    joined = visits.join(users, "id", "left").select(
+        "id", F.col("`silver/users`.text").alias("who"), "`silver/visits`.day"
+    )
     newest = F.row_number().over(Window.partitionBy("day").orderBy("id"))
     visits.createOrReplaceTempView("seen")
-    return {
+    yield {
         "join": joined,
         "cached": joined.persist(),
         "counted": joined.where("id > 1").groupBy("day").agg(F.countDistinct("who").alias("people")),
@@ -53,6 +56,7 @@ def frames(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
         "text": spark.sql("WITH a AS (SELECT id, text FROM seen) SELECT * FROM a WHERE id IN (SELECT max(id) FROM a)"),
         "some": visits.limit(3).select("text"),
     }
+    joined.unpersist()
 
 
 def _table(spark: SparkSession, root: Path, name: str) -> DataFrame:
