@@ -22,13 +22,15 @@ def analysed_plan(frame: DataFrame) -> str:
     There the server plans all that it explains, and planning reads the log of each Delta table by jobs of its own. Of no rows
     there is nothing to plan: the optimiser puts an empty relation in place of everything below such a limit before it looks
     at a table. The limit's two lines stay at the top of the text; rows pass through it as they are.
+    A stream is explained as it is.
     """
     if isinstance(frame, ClassicDataFrame):
         # A thread that has not used the session yet would print the plan by the engine's defaults, cut off.
         session: Any = frame.sparkSession
         session._jvm.SparkSession.setActiveSession(session._jsparkSession)
         return str(frame._jdf.queryExecution().analyzed().toString())
-    explained = str(cast("ConnectDataFrame", frame.limit(0))._explain_string(extended=True))
+    asked = frame if frame.isStreaming else frame.limit(0)
+    explained = str(cast("ConnectDataFrame", asked)._explain_string(extended=True))
     analysed = explained.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized Logical Plan ==\n")[0]
     _schema, _, plan = analysed.partition("\n")
     return plan

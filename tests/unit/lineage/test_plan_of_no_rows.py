@@ -27,6 +27,10 @@ class Remote:
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
 
+    @property
+    def isStreaming(self) -> bool:  # noqa: N802 - Spark's name
+        return self.frame.isStreaming
+
     def limit(self, number: int) -> Remote:
         return Remote(self.frame.limit(number))
 
