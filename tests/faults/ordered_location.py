@@ -107,7 +107,6 @@ def asked() -> Iterator[dg.RunRequest]:
 defs = dg.Definitions(
     [line, beside, landed, nowhere, whole, counted, summed, sketched],
     asset_checks=[is_green, promised("unique"), promised("whole")],
-    jobs=[dg.define_asset_job("land_days", [landed], partitions_def=days)],
     sensors=[asked],
     executor=dg.in_process_executor,
 )

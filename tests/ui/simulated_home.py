@@ -6,13 +6,12 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +21,6 @@ import dagster as dg
 from deltalake import DeltaTable
 from web_ui import PROJECT, SERVE, DagsterProcess, until
 
-from de_resources.launcher.worker import Worker
 from de_resources.local import LocalServices
 from de_resources.settings import Settings
 
@@ -110,8 +108,6 @@ class Home:
     """A platform's home, its engine, and what was landed in it so far."""
 
     environment: dict[str, str]
-    killed: list[str] = field(default_factory=list)
-    """Runs whose worker was killed, the last one in the middle of its work."""
 
     def de(self, *arguments: str) -> None:
         command = [str(Path(sys.executable).with_name("de")), *arguments]
@@ -149,11 +145,6 @@ class Home:
         with self._instance() as instance:
             return instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED)) > 0
 
-    def computes(self) -> bool:
-        """Whether some run is in the middle of a step that is for partitions."""
-        with self._instance() as instance:
-            return any(_computes(instance, run) for run in instance.get_runs(_STARTED))
-
     def materialized(self, asset: dg.AssetKey) -> set[str]:
         with self._instance() as instance:
             return set(instance.get_materialized_partitions(asset))
@@ -183,46 +174,8 @@ class Home:
             counted.update({add["partitionValues"][column] for add in adds if add["dataChange"]})
         return counted
 
-    def kills_a_worker(self, random_: random.Random, daemon: Talks, seconds: float = STEP_SECONDS) -> None:
-        """Kill -9 a process that computes partitions, in the middle of one of its steps; its run then is no success."""
-        with self._instance() as instance:
-
-            def one_died() -> bool:
-                """One that had ended well a moment before its death is none: another one is killed."""
-                last = instance.get_run_by_id(self.killed[-1]) if self.killed else None
-                if last is None or last.status == dg.DagsterRunStatus.SUCCESS:
-                    workers = {
-                        run.run_id: Worker.of(run) for run in instance.get_runs(_STARTED) if _computes(instance, run)
-                    }
-                    at_work = sorted(run for run, worker in workers.items() if worker is not None and worker.is_alive)
-                    if at_work:
-                        self.killed.append(random_.choice(at_work))
-                        os.kill(workers[self.killed[-1]].pid, signal.SIGKILL)  # type: ignore[union-attr]
-                return last is not None and last.status == dg.DagsterRunStatus.FAILURE
-
-            until(one_died, seconds, lambda: f"killed {self.killed}; {daemon.output()}")
-
-    def started_again(self, run_id: str) -> list[dg.DagsterRunStatus]:
-        """How the runs ended that the instance has started again in the place of this one."""
-        with self._instance() as instance:
-            again = instance.get_runs(dg.RunsFilter(tags={"dagster/parent_run_id": run_id}))
-            return [run.status for run in again]
-
     def _instance(self) -> dg.DagsterInstance:
         return dg.DagsterInstance.from_config(self.environment["DAGSTER_HOME"])
-
-
-_STARTED = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
-_OF_PARTITIONS = {"dagster/partition", "dagster/asset_partition_range_start"}
-_STEPS = {dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE}
-
-
-def _computes(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether it is for partitions, and in one of its steps now."""
-    if not _OF_PARTITIONS & run.tags.keys():
-        return False
-    events = [entry.get_dagster_event().event_type for entry in instance.all_logs(run.run_id, of_type=_STEPS)]
-    return bool(events) and events[-1] == dg.DagsterEventType.STEP_START
 
 
 @contextmanager

@@ -111,4 +111,5 @@ def test_a_run_goes_on_while_the_other_location_becomes_another_version(
         ended = locations.ended(run)
         waits.unlink()
         go.unlink()
+        assert locations.code(changes, text) == "RepositoryLocation"
     assert ended.is_success

@@ -37,12 +37,10 @@ class Platform:
             arguments = ["dagster._daemon", "run", "-f", str(self.root / "code" / "ordered_location.py")]
             self.daemon = DagsterProcess(arguments, self.environment)
 
-    def click(self, day: int, *assets: str, job: str = "__ASSET_JOB") -> str:
-        """Materialise assets of a day (`line`, where none is named), or launch a job, which has its own."""
+    def click(self, day: int, asset: str = "line") -> str:
         tags = [{"key": "dagster/partition", "value": key(day)}]
         location = {"repositoryLocationName": "ordered_location.py", "repositoryName": "__repository__"}
-        chosen = [{"path": [asset]} for asset in assets or ["line"]]
-        selector = {**location, "pipelineName": job, **({"assetSelection": chosen} if job == "__ASSET_JOB" else {})}
+        selector = {**location, "pipelineName": "__ASSET_JOB", "assetSelection": [{"path": [asset]}]}
         params = {"selector": selector, "mode": "default", "runConfigData": {}, "executionMetadata": {"tags": tags}}
         launched = self.web.ask(LAUNCH, params=params)["launchPipelineExecution"]
         assert launched["__typename"] == "LaunchRunSuccess", launched
@@ -138,31 +136,13 @@ def test_runs_of_all_kinds_go_in_order_wait_for_what_failed_and_pass_it_with_a_r
         assert told > 2, "it has waited for others"
 
 
-@pytest.mark.pattern("single_runner", "aligned_fan_in")
-def test_behind_a_red_gate_the_sibling_of_the_same_run_goes_on_and_the_next_day_waits(platform: Platform) -> None:
-    """Three assets, as a person launches them: who needs what is red fails, and the UI says why the next day waits."""
-    platform.works()
-    red = platform.root / "code" / "unique-20"
-    red.touch()
-    run = platform.click(20, "counted", "summed", "sketched")
-    platform.until(lambda: platform.runs()[key(20)][0][0] == "FAILURE")
-    assert [word for word in platform.told() if word.endswith(" 20")] == ["counted 20", "sketched 20"]
-    platform.click(21, "counted")
-    platform.until(lambda: waits_for(platform, 21).startswith(f"{key(20)}, which failed (run {run[:8]})"))
-    red.unlink()
-    platform.click(20, "counted", "summed", "sketched")
-    platform.until(lambda: platform.runs()[key(21)][0][0] == "SUCCESS")
-    assert "summed 20" in platform.told()
-    assert platform.told().index("summed 20") < platform.told().index("counted 21")
-
-
 @pytest.mark.pattern("concurrent_runner")
-def test_a_pool_holds_for_a_click_a_job_a_backfill_and_automation_together(platform: Platform) -> None:
+def test_a_pool_holds_for_clicks_a_backfill_and_automation_together(platform: Platform) -> None:
     platform.works()
     before = len(platform.told())
     platform.backfill(11, 12, 13, asset="landed")
-    platform.click(14, "landed")
-    platform.click(15, job="land_days")
+    for day in (14, 15):
+        platform.click(day, "landed")
     platform.automate(16, "landed")
 
     def under_way() -> int:
