@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from uuid import uuid4
 
 from deltalake import DeltaTable
@@ -22,17 +23,21 @@ from de_resources.delta.write.overwrite import append, replace
 from de_resources.delta.write.stateful_plan import PartitionRun
 from de_resources.delta.write.stream import run_available_now
 
-KEYS = 4
-RULE = MergeRule(key=tuple(f"key_{n}" for n in range(KEYS)))
+KEYS, MANY_KEYS = 4, 60
 DAYS = ("2024-10-10", "2024-10-11")
 
 
-def frame(session: SparkSession, width: int, changed: int) -> DataFrame:
+def rule(keys: int) -> MergeRule:
+    """Rows are told apart by so many columns."""
+    return MergeRule(key=tuple(f"key_{n}" for n in range(keys)))
+
+
+def frame(session: SparkSession, width: int, changed: int, keys: int = KEYS) -> DataFrame:
     """Ten rows; in the first `changed` of them the last column is another one."""
-    keys = [F.col("id").alias(f"key_{n}") for n in range(KEYS)]
+    identity = [F.col("id").alias(f"key_{n}") for n in range(keys)]
     values = [(F.col("id") + n).alias(f"value_{n}") for n in range(width)]
     last = F.when(F.col("id") < changed, -1).otherwise(F.col("id")).alias("last")
-    return session.range(10).select(*keys, *values, last)
+    return session.range(10).select(*identity, *values, last)
 
 
 def stamp() -> CommitInfo:
@@ -46,10 +51,10 @@ def count(table: Table) -> int:
     return DeltaTable(table.uri).to_pyarrow_dataset().count_rows()
 
 
-def merged(session: SparkSession, table: Table, width: int) -> list[object]:
+def merged(session: SparkSession, table: Table, width: int, keys: int = KEYS) -> list[object]:
     """Insert, change three rows in their last column, and nothing."""
-    frames = (frame(session, width, changed) for changed in (0, 3, 3))
-    return [merge(session, table, each, stamp(), rule=RULE, slice_=None).changes for each in frames]
+    frames = (frame(session, width, changed, keys) for changed in (0, 3, 3))
+    return [merge(session, table, each, stamp(), rule=rule(keys), slice_=None).changes for each in frames]
 
 
 def overwritten(session: SparkSession, table: Table, width: int) -> list[object]:
@@ -74,7 +79,7 @@ def merged_with_state(session: SparkSession, table: Table, width: int) -> list[o
     """A day that inserts, and one that changes three rows in their last column."""
     return [
         stateful_merge.merge(
-            session, table, frame(session, width, changed), stamp(), rule=RULE, turn=PartitionRun(day, DAYS)
+            session, table, frame(session, width, changed), stamp(), rule=rule(KEYS), turn=PartitionRun(day, DAYS)
         ).changes
         for day, changed in zip(DAYS, (0, 3), strict=True)
     ]
@@ -90,6 +95,7 @@ def streamed(session: SparkSession, table: Table, width: int) -> list[object]:
 
 WRITERS = {
     "merge": merged,
+    "merge_by_many": partial(merged, keys=MANY_KEYS),
     "overwrite": overwritten,
     "append": appended,
     "stateful_merge": merged_with_state,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gzip
 import json
 import os
 import tempfile
@@ -318,6 +320,28 @@ def test_a_file_that_is_no_log_is_refused_and_leaves_nothing(home: Settings) -> 
         _seed(home, "letter.txt", b"Dear reader,\n", b"this is no log.\n")
     assert ready_hours(home.landing) == []
     assert RecordedCalendar.find(home) is None
+
+
+def test_a_log_that_cannot_be_read_leaves_nothing_of_the_good_one_beside_it(
+    home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The good one is read first; its hour is new, and the unreadable one has lines of an hour that is landed."""
+    _seed(home, "access.log.3", _line(FIRST))
+    before = _fingerprint(home.landing)
+    good, unreadable = home.home.parent / "access.log.2", home.home.parent / "access.log.1"
+    good.write_bytes(_line(FIRST + timedelta(hours=1)))
+    unreadable.write_bytes(gzip.compress(_line(FIRST)))
+
+    def fail(_self: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(gzip._GzipReader, "_read_gzip_header", fail)  # type: ignore[attr-defined]
+    with pytest.raises(OSError, match="Input/output"):
+        seed_access_log(home, [str(good), str(unreadable)], lambda _done, _total: None)
+    assert (_fingerprint(home.landing), RecordedCalendar.find(home)) == (
+        before,
+        RecordedCalendar(_hours(0, 1), CalendarOrigin.LOGS),
+    )
 
 
 @pytest.mark.parametrize("lines", [(), (b"\n", b"\r\n")], ids=["no byte", "blank lines"])
