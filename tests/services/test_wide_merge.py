@@ -23,9 +23,7 @@ def test_a_wide_table_is_merged_over_connect(over_connect: Callable[..., str], t
 
 
 @pytest.mark.pattern("merger")
-def test_rows_of_sixty_key_columns_are_merged_over_connect(
-    over_connect: Callable[..., str], tmp_path: Path
-) -> None:
+def test_rows_of_sixty_key_columns_are_merged_over_connect(over_connect: Callable[..., str], tmp_path: Path) -> None:
     said = over_connect(CLIENT, str(tmp_path), "10", "merge_by_many")
     assert json.loads(said.splitlines()[-1]) == {"merge_by_many": [{"insert": 10}, {"update": 3}, {}]}
 
