@@ -44,7 +44,9 @@ def test_a_module_counts_by_its_source_although_its_compiled_form_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    source = tmp_path / "module_of_the_freshness_test.py"
+    source = (
+        tmp_path / "module_with_a_compiled_form.py"
+    )  # by no name that pytest takes for a test, and compiles its own way
     source.write_text("VALUE = 1\n")
     subprocess.run([sys.executable, "-m", "compileall", "-q", str(tmp_path)], check=True)
     with recorded() as reads:

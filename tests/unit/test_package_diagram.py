@@ -121,5 +121,7 @@ def test_contracts_import_each_other_and_what_they_are_made_of() -> None:
     outside = {end for start, end in IMPORTS if start.startswith("de_assets.contracts.")}
     assert {module for module in outside if not module.startswith("de_assets.contracts.")} == {
         "de_resources.contract",
+        "de_resources.moments",
         "de_resources.replication.allow_list",
+        "de_resources.sql.literals",
     }
