@@ -99,10 +99,10 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run_de(tmp_path: Path) -> Callable[..., str]:
-    """Run the installed `de` in a home of its own and return what it printed; a failure fails the test with it."""
+    """Run the installed `de` in a home of the test's own and return what it printed; a failure fails the test with it."""
 
-    def run(*arguments: str) -> str:
-        environment = {**os.environ, "DE_HOME": str(tmp_path / "home"), "COLUMNS": "240"}
+    def run(*arguments: str, home: str = "home") -> str:
+        environment = {**os.environ, "DE_HOME": str(tmp_path / home), "COLUMNS": "240"}
         command = [str(Path(sys.executable).with_name("de")), *arguments]
         done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=800)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -21,7 +21,7 @@ from de_resources.capture import CaptureBehind, SlotLost, wait_until_captured
 from de_resources.capture import status as capture_status
 from de_resources.kafka import KafkaBroker
 from de_resources.local.endpoints import ServiceUnavailable
-from de_resources.postgres import PostgresDatabase, RelationMissing
+from de_resources.postgres import PostgresDatabase
 
 CAPTURE_SECONDS = 60.0
 _SERVICES = {"source/table": "postgres", "source/topic": "kafka", "source/capture": "capture"}
@@ -68,12 +68,10 @@ class Availability:
     def table(self, name: str) -> str | None:
         """Why nothing can be read of a table."""
         try:
-            PostgresDatabase().jdbc_options(name)
-        except RelationMissing:
-            return f"the database has no table `{name}`; `de seed` makes it"
+            there = PostgresDatabase().has(name)
         except ServiceUnavailable as error:
             return str(error)
-        return None
+        return None if there else f"the database has no table `{name}`; `de seed` makes it"
 
     def topic(self, name: str) -> str | None:
         """Why nothing can be read of a topic."""

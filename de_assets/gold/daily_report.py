@@ -42,10 +42,9 @@ def daily_report(context: dg.AssetExecutionContext, visits: DataFrame, lake: Lak
     """Count what is there of each day of the run, and say what is not. What comes later asks for the day again."""
     graph = whole_graph(context.op_execution_context.get_step_execution_context().job_def)
     consumer = Consumer(KEY, VISITS, graph)
-    days = {
-        key: inputs_of(context.instance, graph, KEY, VISITS, consumer.existing_source_keys(key))
-        for key in own_keys(context)
-    }
+    hours = {key: consumer.existing_source_keys(key) for key in own_keys(context)}
+    inputs = inputs_of(context.instance, graph, KEY, VISITS, [hour for each in hours.values() for hour in each])
+    days = {key: inputs.of(each) for key, each in hours.items()}
     for key, inputs in days.items():
         context.add_asset_metadata(inputs.metadata, KEY, key)
     first = date.fromisoformat(min(days))

@@ -206,7 +206,7 @@ class Capture:
             if not stop():
                 self._deliver_rows(session, lsn, known.awaited)
                 slot.mark_delivered(self.database, self.source, replace(known, awaited=()))
-        slot.wait_until_free(self.database, self.source)
+        slot.wait_until_free(self.database, self.source, _ANSWER_SECONDS)
         return True
 
     def _deliver_rows(self, session: connection, lsn: int, tables: Sequence[str]) -> None:

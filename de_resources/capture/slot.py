@@ -238,10 +238,14 @@ def emit_heartbeat(database: PostgresDatabase) -> int:
 
 
 def wait_until_free(
-    database: PostgresDatabase, source: CaptureSource, sleep: Callable[[float], None] = time.sleep
+    database: PostgresDatabase, source: CaptureSource, timeout: float, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Until the server knows that the slot's last reader is gone; its connection was closed before."""
-    while (now := status(database, source)) is not None and now.active:
+    """Until the server knows that the slot's last reader, whose connection was closed, is gone; `timeout` seconds at most.
+
+    One that is read then is read by somebody else, which whoever starts to read it is told.
+    """
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline and (now := status(database, source)) is not None and now.active:
         sleep(0.05)
 
 

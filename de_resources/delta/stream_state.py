@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from de_resources.engine.literal_paths import literal
+from de_resources.engine.literal_paths import literally
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def _notes(session: SparkSession, folder: str) -> dict[int, str]:
     """The engine's notes on each batch, by the number of the batch."""
     try:
         rows: list[Row] = (
-            session.read.text(literal(folder), wholetext=True).select("_metadata.file_name", "value").collect()
+            session.read.text(literally([folder]), wholetext=True).select("_metadata.file_name", "value").collect()
         )
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":

@@ -32,12 +32,7 @@ def literally(files: Sequence[str]) -> list[str]:
         name = PurePosixPath(file).name
         if why := why_unreadable(name):
             raise UnreadableName(name, why)
-    return [literal(file) for file in files]
-
-
-def literal(path: str) -> str:
-    """A path of the platform's own as one by which the engine reads exactly it: a person's home may have such signs as well."""
-    return path.translate(_SIGNS)
+    return [file.translate(_SIGNS) for file in files]
 
 
 def why_unreadable(name: str) -> str | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from de_resources.engine.literal_paths import literal
+from de_resources.engine.literal_paths import literally
 
 FOLLOWED = "followed"
 
@@ -58,7 +58,7 @@ def require_same(session: SparkSession, checkpoint: str, source: StreamSource) -
 def has_begun(session: SparkSession, checkpoint: str) -> bool:
     """Whether a stream was ever started from the checkpoint, asked of the engine, which can reach it wherever it is."""
     try:
-        session.read.text(literal(f"{checkpoint}/metadata")).schema  # noqa: B018 - over Connect, only this looks for the file
+        session.read.text(literally([f"{checkpoint}/metadata"])).schema  # noqa: B018 - over Connect, only this looks for the file
     except AnalysisException:
         return False
     return True
@@ -66,7 +66,7 @@ def has_begun(session: SparkSession, checkpoint: str) -> bool:
 
 def _remembered(session: SparkSession, checkpoint: str) -> StreamSource | None:
     try:
-        lines = session.read.text(literal(f"{checkpoint}/{FOLLOWED}")).collect()
+        lines = session.read.text(literally([f"{checkpoint}/{FOLLOWED}"])).collect()
     except AnalysisException:
         return None
     # One that was killed while it remembered has left a folder without a line.

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from pathlib import Path
 
 import pyspark
 
+from de_resources.local.java import installed_java
 from de_resources.settings import Settings
 
 _JARS = Path(pyspark.__file__).parent / "jars"
@@ -23,12 +23,11 @@ _JARS = Path(pyspark.__file__).parent / "jars"
 
 def class_archive(settings: Settings) -> Path | None:
     """The archive of this Java and this PySpark, whether it was made or not; None without a Java."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    java = installed_java()
     if java is None:
         return None
     # What the JVM compares as well: a jar that was installed again is another one to it.
-    parts = [_known(Path(java).resolve()), *(_known(Path(entry.path)) for entry in os.scandir(_JARS))]
+    parts = [_known(java.resolve()), *(_known(Path(entry.path)) for entry in os.scandir(_JARS))]
     name = hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:16]
     return settings.jars / "classes" / f"engine-{name}.jsa"
 

@@ -33,14 +33,20 @@ def java_executable() -> Path:
     Raises:
         JavaMissing: there is none, or it is older than `MINIMUM_VERSION`.
     """
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    found = installed_java()
     if found is None:
         raise JavaMissing(None)
-    version = java_version(Path(found))
+    version = java_version(found)
     if version < MINIMUM_VERSION:
         raise JavaMissing(version)
-    return Path(found)
+    return found
+
+
+def installed_java() -> Path | None:
+    """The `java` of JAVA_HOME, else of the PATH, of whatever version; None where there is none. Starts nothing."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    return Path(found) if found else None
 
 
 @cache
