@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -68,10 +70,11 @@ def moved(lone_services: LocalServices) -> Iterator[Move]:
     restored: list[LocalServices] = []
 
     def move(*names: str) -> LocalServices:
-        lone_services.down()
-        (command,) = re.findall(r"^cp .*$", PAGE, re.MULTILINE)
-        places = {".de": str(first), ".de-backup": str(second)}
-        subprocess.run([places.get(word, word) for word in command.split()], check=True)
+        (commands,) = re.findall(r"^de down\n(?:cp .*\n)+", PAGE, re.MULTILINE)
+        places = {".de": str(first), ".de-backup": str(second), "de": str(Path(sys.executable).with_name("de"))}
+        for command in commands.splitlines():
+            words = [places.get(word, word) for word in command.split()]
+            subprocess.run(words, env={**os.environ, "DE_HOME": str(first)}, check=True)
         for entry in first.iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         environment = {"DE_HOME": str(second), "DE_JARS": str(lone_services.settings.jars)}

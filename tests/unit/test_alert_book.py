@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -9,7 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from de_assets.cli.application import application
 from de_resources.alerts import book as module
 from de_resources.alerts.book import EVERYTHING, AlertBook, AlertCondition, Body, UnknownAlert
 from de_resources.errors import TransientError
@@ -173,6 +176,24 @@ def test_an_alert_that_was_taken_on_stays_open_and_says_so(book: AlertBook) -> N
     assert events(book, bad("a")) == []
     with pytest.raises(UnknownAlert, match="Open are: a"):
         book.acknowledge("b", "")
+
+
+def test_a_person_takes_an_alert_on_by_the_command_of_the_page(
+    book: AlertBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DE_HOME", str(tmp_path))
+
+    def de(*arguments: str) -> Result:
+        return CliRunner().invoke(application(), ["alerts", *arguments])
+
+    assert de().output.strip() == "No alert is open."
+    book.observe([bad("a"), bad("b")], [], NOW)
+    assert de("a", "--words", "the source's team knows").exit_code == 0
+    told = {each["subject"]: each["acknowledged"] for each in json.loads(de("--json").output)}
+    assert told == {"a": "the source's team knows", "b": None}
+    refused = de("c")
+    assert refused.exit_code != 0
+    assert "Open are: a, b" in refused.output
 
 
 def test_a_home_without_a_book_has_nothing_open(book: AlertBook) -> None:
