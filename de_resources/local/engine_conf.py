@@ -43,6 +43,9 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
         # Frames are kept for the length of one write or two: choosing encodings costs more than reading them plain.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        # A whole number, which every reader knows and of which files keep bounds. Spark's default is an older form, twelve
+        # bytes without bounds: two columns of 1.5 million rows took a third more CPU to write.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # Spark's own pattern and `jaas`: a broker's password must not be readable in a printed plan.
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
         # A plan cut in the middle cannot be compared, and cut schemas hide what changed.

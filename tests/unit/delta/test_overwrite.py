@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import dagster as dg
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -53,6 +56,28 @@ def test_a_frame_that_turns_out_empty_while_it_runs_is_counted(
     assert replace(spark, target, nothing, stamp(), slice_=slice_).rows == 0
     assert append(spark, target, nothing, stamp(), slice_=slice_).rows == 0
     assert target.read(spark).count() == 0
+
+
+def test_times_are_whole_microseconds_with_bounds_beside_files_of_an_older_form(
+    spark: SparkSession, table: MakeTable, stamp: MakeStamp
+) -> None:
+    """A lake that the engine's default has written is read on, and gets the other form file by file."""
+    target, form = table(), "spark.sql.parquet.outputTimestampType"
+    first, last = datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
+    ours = spark.conf.get(form)
+    spark.conf.set(form, "INT96")
+    try:
+        append(spark, target, spark.createDataFrame([(first,)], "at timestamp").coalesce(1), stamp(), slice_=None)
+    finally:
+        spark.conf.set(form, str(ours))
+    append(spark, target, spark.createDataFrame([(last,)], "at timestamp").coalesce(1), stamp(), slice_=None)
+
+    files = [pq.ParquetFile(path) for path in DeltaTable(target.uri).file_uris()]
+    stored = {file.schema.column(0).physical_type: file.metadata.row_group(0).column(0).statistics for file in files}
+    assert stored.keys() == {"INT96", "INT64"}
+    assert (stored["INT64"].min, stored["INT64"].max) == (last, last)
+    assert target.read(spark).where((F.col("at") == F.lit(first)) | (F.col("at") == F.lit(last))).count() == 2
+    assert sorted(DeltaTable(target.uri).to_pyarrow_table()["at"].to_pylist()) == [first, last]
 
 
 def test_an_origin_writes_one_slice_once_and_another_one_too(
