@@ -1,4 +1,4 @@
-"""Runs of clicks, backfills and automation under the real webserver and daemon: order, hold, release, and pools."""
+"""Runs of clicks, jobs, backfills and automation under the real webserver and daemon: order, hold, release, pools, a red gate."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ pytestmark = pytest.mark.ui
 
 RUNS = """query Runs { runsOrError(limit: 50) { ... on Runs { results { runId status tags { key value } } } } }"""
 LINE = dg.AssetKey(["line"])
+STEPS = """query Steps($run: ID!) { runOrError(runId: $run) { ... on Run { status
+    stepStats { stepKey status } eventConnection { events {
+        ... on ExecutionStepFailureEvent { stepKey error { errorChain { error { message } } } }
+        ... on LogMessageEvent { message }
+        ... on MaterializationEvent { assetKey { path } } } } } } }"""
 
 
 class Platform:
@@ -37,10 +42,19 @@ class Platform:
             arguments = ["dagster._daemon", "run", "-f", str(self.root / "code" / "ordered_location.py")]
             self.daemon = DagsterProcess(arguments, self.environment)
 
-    def click(self, day: int, asset: str = "line") -> str:
+    def click(self, day: int, *assets: str) -> str:
+        """Materialise a selection, which is the line where none is named."""
+        chosen = [{"path": [asset]} for asset in assets or ("line",)]
+        return self._launch(day, {"pipelineName": "__ASSET_JOB", "assetSelection": chosen})
+
+    def job(self, day: int, name: str) -> str:
+        """Launch a job of the location, all of it."""
+        return self._launch(day, {"pipelineName": name})
+
+    def _launch(self, day: int, what: dict[str, Any]) -> str:
         tags = [{"key": "dagster/partition", "value": key(day)}]
         location = {"repositoryLocationName": "ordered_location.py", "repositoryName": "__repository__"}
-        selector = {**location, "pipelineName": "__ASSET_JOB", "assetSelection": [{"path": [asset]}]}
+        selector = {**location, **what}
         params = {"selector": selector, "mode": "default", "runConfigData": {}, "executionMetadata": {"tags": tags}}
         launched = self.web.ask(LAUNCH, params=params)["launchPipelineExecution"]
         assert launched["__typename"] == "LaunchRunSuccess", launched
@@ -137,31 +151,67 @@ def test_runs_of_all_kinds_go_in_order_wait_for_what_failed_and_pass_it_with_a_r
 
 
 @pytest.mark.pattern("concurrent_runner")
-def test_a_pool_holds_for_clicks_a_backfill_and_automation_together(platform: Platform) -> None:
+def test_a_pool_holds_for_a_job_clicks_a_backfill_and_automation_together(platform: Platform) -> None:
     platform.works()
     before = len(platform.told())
+    platform.job(14, "load")
+    platform.click(15, "landed")
     platform.backfill(11, 12, 13, asset="landed")
-    for day in (14, 15):
-        platform.click(day, "landed")
     platform.automate(16, "landed")
 
     def under_way() -> int:
         words = platform.told()[before:]
         return sum(word.startswith("landing") - word.startswith("landed") for word in words)
 
+    def status(day: int) -> str:
+        found = platform.runs().get(key(day))
+        return found[0][0] if found else "not there"
+
     def queued() -> int:
-        runs = platform.runs()
-        return sum(runs[key(day)][0][0] == "QUEUED" for day in range(11, 17) if key(day) in runs)
+        return sum(status(day) == "QUEUED" for day in range(11, 18))
 
     platform.until(lambda: (under_way(), queued()) == (3, 3))
-    for day in range(11, 17):
+    assert {status(14), status(15)} == {"STARTED"}, "a job and a click came first: both are counted"
+    platform.job(17, "load")
+    platform.click(18, "beside")
+    platform.until(lambda: status(18) == "SUCCESS")
+    assert (under_way(), queued()) == (3, 4), "the queue was looked at, and the second run of the job waits too"
+    for day in range(11, 18):
         (platform.root / "code" / f"go-{day}").touch()
-    platform.until(lambda: all(platform.runs()[key(day)][0][0] == "SUCCESS" for day in range(11, 17)))
+    platform.until(lambda: all(status(day) == "SUCCESS" for day in range(11, 18)))
     number, most = 0, 0
     for word in platform.told()[before:]:
         number += word.startswith("landing") - word.startswith("landed")
         most = max(most, number)
     assert (number, most) == (0, 3)
+
+
+@pytest.mark.pattern("aligned_fan_in")
+def test_of_one_run_a_red_gate_stops_who_needs_its_promise_and_the_ui_says_so(platform: Platform) -> None:
+    """`counted` is not unique: its sum needs that and is not computed, nor what lies behind; its sketch does not."""
+    platform.works()
+    (platform.root / "code" / "unique-21").touch()
+    run = platform.click(21, "counted", "summed", "reported", "sketched")
+
+    def shown() -> dict[str, Any]:
+        answer: dict[str, Any] = platform.web.ask(STEPS, run=run)["runOrError"]
+        return answer
+
+    platform.until(lambda: shown()["status"] in ("SUCCESS", "FAILURE"))
+    ended = shown()
+    assert ended["status"] == "FAILURE", "something that it was for was not computed"
+    steps = {step["stepKey"]: step["status"] for step in ended["stepStats"]}
+    assert (steps["summed"], steps["sketched"]) == ("FAILURE", "SUCCESS")
+    events = ended["eventConnection"]["events"]
+    (failed,) = [event for event in events if "error" in event]
+    assert failed["stepKey"] == "summed"
+    (why,) = [each["error"]["message"] for each in failed["error"]["errorChain"]]
+    assert f"`summed` was not computed, for what it reads did not pass ({key(21)}: counted {key(21)}, unique" in why
+    assert {event["assetKey"]["path"][0] for event in events if "assetKey" in event} == {"counted", "sketched"}
+    assert "reported" not in steps, "it reads the sum, and was not run"
+    assert "Dependencies for step reported failed: ['summed']. Not executing." in [
+        event.get("message") for event in events
+    ]
 
 
 def waits_for(platform: Platform, day: int) -> str:
