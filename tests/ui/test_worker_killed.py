@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +20,21 @@ pytestmark = [pytest.mark.ui, pytest.mark.faults]
 
 DAY = "2024-10-10"
 
-
 GROUP = """query Group($run: ID!) { runGroupOrError(runId: $run) { ... on RunGroup { runs {
     runId status parentRunId tags { key value } } } } }"""
 LOGS = """query Logs($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events {
     ... on MessageEvent { message } } } } }"""
 
 
-@pytest.fixture(scope="module")
-def instance(lakehouse: dict[str, str]) -> Iterator[dg.DagsterInstance]:
-    """For whoever looks again and again; the UI is asked for what people see in the end."""
-    with dg.DagsterInstance.from_config(lakehouse["DAGSTER_HOME"]) as instance:
-        yield instance
-
-
 def test_a_worker_killed_after_its_commit_is_retried_and_repeats_nothing(
-    web: WebUI, lakehouse: dict[str, str], instance: dg.DagsterInstance, daemon: DagsterProcess, daemons: Daemons
+    web: WebUI, lakehouse: dict[str, str], daemon: DagsterProcess, daemons: Daemons
 ) -> None:
     table = Path(lakehouse["DE_HOME"]) / "lake" / "bronze" / "devices"
     before = version(table)
     daemons.next_death.touch()
     run = launch(web, "bronze/devices")
     until(
-        lambda: attempts(instance, run) == ["FAILURE", "SUCCESS"],
+        lambda: {r["status"] for r in group(web, run)} == {"FAILURE", "SUCCESS"},
         PATIENCE,
         lambda: f"the run fails and its retry succeeds: {group(web, run)}; the daemon said: {daemon.output()}",
     )
@@ -62,7 +53,7 @@ def test_a_worker_killed_after_its_commit_is_retried_and_repeats_nothing(
 
 @pytest.mark.pattern("parallel_split")
 def test_a_worker_killed_between_two_branches_is_retried_and_writes_the_one_that_is_missing(
-    web: WebUI, lakehouse: dict[str, str], instance: dg.DagsterInstance, daemon: DagsterProcess
+    web: WebUI, lakehouse: dict[str, str], daemon: DagsterProcess
 ) -> None:
     """Somebody holds the lock of the files until the event log tells of the table; then the worker is killed."""
     serving = Path(lakehouse["DE_HOME"]) / "lake" / "serving"
@@ -71,14 +62,14 @@ def test_a_worker_killed_between_two_branches_is_retried_and_writes_the_one_that
     file = files.file(DAY).stat().st_ino
     with commit_lock(str(files.folder), table=files.name, shared=False):
         run = launch(web, "serving/visits_export", "serving/visits_csv", partition=DAY)
-        until(lambda: told_by(instance, "serving/visits_export") == run, PATIENCE, lambda: said(web, run))
-        worker = worker_of(instance, run)
+        until(lambda: made(web, "serving/visits_export")["runId"] == run, PATIENCE, lambda: said(web, run))
+        worker = worker_of(lakehouse, run)
         os.kill(worker.pid, signal.SIGKILL)
         until(lambda: not worker.is_alive, PATIENCE, lambda: said(web, run))
         written = version(table)
         assert (written > before, files.file(DAY).stat().st_ino) == (True, file), "of the two, the table is written"
     until(
-        lambda: attempts(instance, run) == ["FAILURE", "SUCCESS"],
+        lambda: {r["status"] for r in group(web, run)} == {"FAILURE", "SUCCESS"},
         PATIENCE,
         lambda: f"the run fails and its retry succeeds: {group(web, run)}; the daemon said: {daemon.output()}",
     )
@@ -102,20 +93,9 @@ def made(web: WebUI, asset: str) -> dict[str, Any]:
     return found
 
 
-def attempts(instance: dg.DagsterInstance, run_id: str) -> list[str]:
-    """How the run and its retries ended, by name."""
-    runs = [instance.get_run_by_id(run_id), *instance.get_runs(dg.RunsFilter(tags={"dagster/root_run_id": run_id}))]
-    return sorted(run.status.value for run in runs if run is not None)
-
-
-def told_by(instance: dg.DagsterInstance, asset: str) -> str:
-    """The run of the newest materialisation."""
-    event = instance.get_latest_materialization_event(dg.AssetKey.from_user_string(asset))
-    return event.run_id if event else ""
-
-
-def worker_of(instance: dg.DagsterInstance, run_id: str) -> Worker:
-    run = instance.get_run_by_id(run_id)
+def worker_of(lakehouse: dict[str, str], run_id: str) -> Worker:
+    with dg.DagsterInstance.from_config(lakehouse["DAGSTER_HOME"]) as instance:
+        run = instance.get_run_by_id(run_id)
     worker = Worker.of(run) if run else None
     assert worker is not None
     return worker
