@@ -1,4 +1,4 @@
-"""Clicks, jobs, backfills and automation under the real webserver and daemon: order, hold, release, pools, a red gate."""
+"""Runs of clicks, jobs, backfills and automation under the real webserver and daemon: order, hold, release, pools, a red gate."""
 
 from __future__ import annotations
 
