@@ -1,4 +1,4 @@
-"""Runs of clicks, jobs, backfills and automation under the real webserver and daemon: order, hold, release, pools, a red gate."""
+"""Clicks, jobs, backfills and automation under the real webserver and daemon: order, hold, release, pools, a red gate."""
 
 from __future__ import annotations
 
