@@ -347,7 +347,7 @@ def test_the_check_names_the_rows_that_differ_and_no_person(world: World) -> Non
     assert CANARY not in everything
     with (world.root / "serving" / "visits_csv" / f"{DAY}.csv").open("a") as file:
         file.write("by hand\n")
-    verdict = judged(world.run(only=dg.AssetSelection.checks_for_assets(TABLE)))
+    verdict = judged(world.run(only=THE_TABLE))
     assert "not the one that was written" in str(verdict.description), (
         "without a whole file there is nothing to compare"
     )
