@@ -12,6 +12,7 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_START_TAG,
     HIDDEN_TAG_PREFIX,
     PARTITION_NAME_TAG,
+    ROOT_RUN_ID_TAG,
 )
 from dagster._serdes import ConfigurableClassData
 
@@ -20,6 +21,7 @@ __all__ = [
     "ASSET_PARTITION_RANGE_START_TAG",
     "HIDDEN_TAG_PREFIX",
     "PARTITION_NAME_TAG",
+    "ROOT_RUN_ID_TAG",
     "ConfigurableClassData",
     "RemoteWorkspaceAssetGraph",
     "RunQueueConfig",

@@ -16,6 +16,7 @@ from functools import partial
 
 import dagster as dg
 
+from de_resources.compat.queueing import ROOT_RUN_ID_TAG
 from de_resources.run_queue.places import HAS_COME, PIPELINE, PLACE, TURN, Place
 
 RELEASED = "single_runner/let_pass"
@@ -117,21 +118,36 @@ class Failures:
         return newest[0].timestamp > failure.ended
 
     def _refused(self, run_id: str, asset: dg.AssetKey, key: str) -> bool:
-        """Whether a blocking check of the asset did not pass in the run, or did not come to a verdict."""
+        """Whether a blocking check of the asset did not pass in the run, or did not come to a verdict.
+
+        What a later try of the run has judged counts in the place of what the run itself left: a try that goes on from a
+        failure does not compute the partition again when it is there, and asks the checks that are missing.
+        """
         open_: set[tuple[dg.AssetKey, str]] = set()
-        refused = False
-        for entry in self.instance.all_logs(run_id, of_type={_PLANNED, _EVALUATED}):
-            event = entry.get_dagster_event()
-            if event.event_type == _PLANNED:
-                planned = event.asset_check_planned_data
-                open_.add((planned.asset_key, planned.check_name))
-                continue
-            verdict = event.asset_check_evaluation_data
-            open_.discard((verdict.asset_key, verdict.check_name))
-            is_gate = bool(verdict.blocking) or REFUSED in verdict.metadata
-            stops = is_gate and verdict.severity == dg.AssetCheckSeverity.ERROR and not verdict.passed
-            refused |= stops and verdict.asset_key == asset and verdict.partition in (None, key)
-        return refused or any(judged == asset for judged, _ in open_)
+        refused: set[tuple[dg.AssetKey, str]] = set()
+        for attempt in self._attempts(run_id):
+            for entry in self.instance.all_logs(attempt, of_type={_PLANNED, _EVALUATED}):
+                event = entry.get_dagster_event()
+                if event.event_type == _PLANNED:
+                    planned = event.asset_check_planned_data
+                    open_.add((planned.asset_key, planned.check_name))
+                    continue
+                verdict = event.asset_check_evaluation_data
+                check = verdict.asset_key, verdict.check_name
+                open_.discard(check)
+                if verdict.partition in (None, key):
+                    is_gate = bool(verdict.blocking) or REFUSED in verdict.metadata
+                    stops = is_gate and verdict.severity == dg.AssetCheckSeverity.ERROR and not verdict.passed
+                    (refused.add if stops else refused.discard)(check)
+        return any(judged == asset for judged, _ in open_ | refused)
+
+    def _attempts(self, run_id: str) -> list[str]:
+        """The run, and the tries of it that were made since, in their order."""
+        run = self.instance.get_run_by_id(run_id)
+        root = run.root_run_id or run_id if run else run_id
+        tries = [each.run_id for each in self.instance.get_runs(dg.RunsFilter(tags={ROOT_RUN_ID_TAG: root}))]
+        later = tries[: tries.index(run_id)] if run_id in tries else tries  # the newest is the first
+        return [run_id, *reversed(later)]
 
     def _let_pass(self, failure: Failure) -> bool:
         """Whether a person released one of the partitions since, however much was told of them after that."""

@@ -71,6 +71,11 @@ def summed(context: dg.AssetExecutionContext) -> None:
     tell(f"summed {own_keys(context)[0][-2:]}")
 
 
+@dg.asset(partitions_def=days, deps=[summed], metadata={HELD: LEFT_OUT})
+def reported(context: dg.AssetExecutionContext) -> None:
+    tell(f"reported {own_keys(context)[0][-2:]}")
+
+
 @dg.asset(partitions_def=days, deps=[counted], metadata={HELD: LEFT_OUT, NEEDS: {"counted": ["whole"]}})
 def sketched(context: dg.AssetExecutionContext) -> None:
     """The same though something is counted twice."""
@@ -85,6 +90,9 @@ def landed(context: dg.AssetExecutionContext) -> None:
     while not (HERE / f"go-{day}").exists():
         time.sleep(0.02)
     tell(f"landed {day}")
+
+
+load = dg.define_asset_job("load", [landed, beside])
 
 
 @dg.asset(tags=side_by_side("elsewhere"))
@@ -105,8 +113,9 @@ def asked() -> Iterator[dg.RunRequest]:
 
 
 defs = dg.Definitions(
-    [line, beside, landed, nowhere, whole, counted, summed, sketched],
+    [line, beside, landed, nowhere, whole, counted, summed, reported, sketched],
     asset_checks=[is_green, promised("unique"), promised("whole")],
+    jobs=[load],
     sensors=[asked],
     executor=dg.in_process_executor,
 )

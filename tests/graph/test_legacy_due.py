@@ -52,6 +52,16 @@ def test_what_a_run_is_about_to_load_is_not_due_and_what_it_failed_to_load_is(in
     assert due(instance) == KEYS[:6]
 
 
+def test_a_run_that_a_dying_daemon_told_nothing_of_takes_its_hours_all_the_same(instance: dg.DagsterInstance) -> None:
+    loaded(instance, *KEYS[6:])
+    tags = {**range_tags(KEYS[0], KEYS[3]), "dagster/sensor_name": legacy_hours_due.name}
+    run = instance.add_run(dg.DagsterRun("load", tags=tags, status=dg.DagsterRunStatus.STARTED))
+    instance.add_run(dg.DagsterRun("load", tags={**tags, **range_tags(KEYS[4], KEYS[5])}))  # made, and never launched
+    assert due(instance) == KEYS[4:6]
+    instance.report_run_failed(run)
+    assert due(instance) == KEYS[:6]
+
+
 def test_what_a_run_loads_while_it_is_looked_for_is_not_due_again(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

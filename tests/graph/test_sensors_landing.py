@@ -148,6 +148,37 @@ def test_hour_is_requested_once(drop: Drop, forgetful: bool) -> None:
     assert requested(drop.tick()) == [(key(2), key(2))]
 
 
+def test_of_a_run_that_was_told_of_in_part_no_hour_is_requested_again(
+    drop: Drop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon died after the first hour of the run that it made; the next one launches the run as it is."""
+    for number in (0, 1, 2):
+        drop.land(number)
+    [request] = drop.tick().run_requests
+    store, told = drop.instance.event_log_storage.store_event, []
+
+    def dies_after_the_first(event: dg.EventLogEntry) -> None:
+        if told:
+            raise KeyboardInterrupt
+        told.append(event.get_dagster_event().partition)
+        store(event)
+
+    asked = dg.RunRequest(tags={**request.tags, "dagster/sensor_name": visits_hour_landed.name})
+    monkeypatch.setattr(drop.instance.event_log_storage, "store_event", dies_after_the_first)
+    with pytest.raises(KeyboardInterrupt):
+        drop.queue(asked)
+    monkeypatch.undo()
+    assert told == [key(0)]
+    (run,) = drop.instance.get_runs()
+    drop.instance.report_dagster_event(
+        dg.DagsterEvent(dg.DagsterEventType.RUN_STARTING.value, run.job_name), run.run_id
+    )
+    drop.land(3)
+    assert requested(drop.tick()) == [(key(3), key(3))]
+    drop.instance.report_run_failed(run)
+    assert requested(drop.tick()) == [(key(1), key(3))], "a run that failed is for no hour any more"
+
+
 def test_same_landing_has_the_same_run_key(drop: Drop) -> None:
     drop.land(0)
     first, again = drop.tick().run_requests[0], drop.tick().run_requests[0]  # the daemon died before it launched

@@ -56,7 +56,7 @@ class World:
         launched = self.web.ask(LAUNCH, params=params)["launchPipelineExecution"]
         assert launched["__typename"] == "LaunchRunSuccess", launched
         run = launched["run"]["runId"]
-        self.until(lambda: self.status(run) in ("SUCCESS", "FAILURE"))
+        self.until(lambda: (found := self.instance.get_run_by_id(run)) is not None and found.is_finished)
         return self.status(run)
 
     def status(self, run: str) -> str:
@@ -71,6 +71,21 @@ class World:
     def told(self, asset: str, day: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.web.asset(asset, TOLD, partitions=[day])["assetObservations"]
         return found
+
+    def until_told(self, asset: str, day: str, named: str) -> None:
+        """Wait until the day's page says so. What is looked at again and again is the instance; the page is read once."""
+        wanted = dg.AssetRecordsFilter(dg.AssetKey.from_user_string(asset), asset_partitions=[day])
+
+        def says() -> bool:
+            found = (record.asset_observation for record in self.instance.fetch_observations(wanted, 9).records)
+            return any((each.description or "").startswith(named) for each in found if each)
+
+        self.until(says)
+        assert any(each["description"].startswith(named) for each in self.told(asset, day))
+
+    def until_made(self, asset: str, day: str) -> None:
+        key = dg.AssetKey.from_user_string(asset)
+        self.until(lambda: day in self.instance.get_materialized_partitions(key))
 
     def verdicts(self, asset: str, day: str) -> list[dict[str, Any]]:
         answer = self.web.ask(VERDICTS, key={"path": asset.split("/")}, partition=day)["assetCheckExecutions"]
@@ -131,12 +146,12 @@ def test_a_day_names_the_hour_that_failed_and_is_computed_once_when_that_one_was
     assert world.click(hour(FIRST, 0), hour(FIRST, 6)) == "SUCCESS"
     assert world.click(hour(FIRST, 8), hour(FIRST, 23)) == "SUCCESS"
     named = f"Waits for silver/sales {hour(FIRST, 7)}: its last run failed"
-    world.until(lambda: any(each["description"].startswith(named) for each in world.told("gold/per_day", FIRST)))
+    world.until_told("gold/per_day", FIRST, named)
     assert world.made("gold/per_day", FIRST) == [], "23 hours are no day"
 
     (world.root / "breaks").unlink()
     assert world.click(hour(FIRST, 7), hour(FIRST, 7)) == "SUCCESS"
-    world.until(lambda: world.made("gold/per_day", FIRST))
+    world.until_made("gold/per_day", FIRST)
     world.look_again("cascade")
     (day,) = world.made("gold/per_day", FIRST)
     assert entry(day, "completeness")["floatRepr"] == "1.0"
@@ -168,16 +183,16 @@ def test_a_red_gate_holds_back_who_needs_what_it_guards_and_not_the_sibling(worl
     twice = hour(THIRD, 5)
     (world.root / "rows_are_unique").write_text(twice)
     world.click(hour(THIRD, 0), hour(THIRD, 23))
-    world.until(lambda: world.made("gold/buyers", THIRD))
+    world.until_made("gold/buyers", THIRD)
     named = f"Waits for silver/sales {twice}: a blocking check has not passed"
-    world.until(lambda: any(each["description"].startswith(named) for each in world.told("gold/per_day", THIRD)))
+    world.until_told("gold/per_day", THIRD, named)
     world.look_again("cascade")
     assert world.made("gold/per_day", THIRD) == [], "it needs every promise"
     assert not any("blocking check" in each["description"] for each in world.told("gold/buyers", THIRD))
 
     (world.root / "rows_are_unique").unlink()
     assert world.click(twice, twice) == "SUCCESS"
-    world.until(lambda: world.made("gold/per_day", THIRD))
+    world.until_made("gold/per_day", THIRD)
     assert world.asked_for("gold/per_day", THIRD) == 1
 
     (world.root / "rows_are_whole").write_text(twice)

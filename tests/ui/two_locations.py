@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from web_ui import AGAIN, LAUNCH, DagsterProcess, WebUI, free_port, until
+from web_ui import AGAIN, LAUNCH, DagsterProcess, WebUI, free_port, looks, until
 
 INSTANCE = """
 telemetry: {enabled: false}
@@ -82,6 +84,8 @@ class Locations:
 
     root: Path
     web: WebUI
+    instance: dg.DagsterInstance
+    """One for all looks: to open another one for each takes more than what it is asked."""
 
     @staticmethod
     def environment(root: Path, port: int) -> dict[str, str]:
@@ -90,8 +94,9 @@ class Locations:
         return {**os.environ, **named, "DE_UI": f"http://127.0.0.1:{port}", "DE_SENSOR_SECONDS": "1"}
 
     @classmethod
-    def served(cls, root: Path) -> Locations:
-        """Start the webserver; `web.process` is to be stopped."""
+    @contextmanager
+    def served(cls, root: Path) -> Iterator[Locations]:
+        """The webserver over both; nothing of it is left afterwards."""
         (root / "dagster").mkdir()
         for name, text in {"dagster/dagster.yaml": INSTANCE, "workspace.yaml": WORKSPACE}.items():
             (root / name).write_text(text)
@@ -99,9 +104,14 @@ class Locations:
         (root / "theirs.py").write_text(THEIRS)
         port = free_port()
         arguments = ["dagster_webserver", "-w", str(root / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(port)]
-        web = WebUI(port, DagsterProcess(arguments, cls.environment(root, port)))
-        until(web.answers, SECONDS, web.process.output)
-        return cls(root, web)
+        # The instance is made before the webserver starts: two processes at once cannot make it.
+        with (
+            dg.DagsterInstance.from_config(str(root / "dagster")) as instance,
+            DagsterProcess(arguments, cls.environment(root, port)) as process,
+        ):
+            web = WebUI(port, process)
+            until(web.answers, SECONDS, process.output)
+            yield cls(root, web, instance)
 
     def code(self, location: str, text: str) -> str:
         """Deploy another code to a location, as the button Reload does; how it loads."""
@@ -122,9 +132,7 @@ class Locations:
 
     def looks(self, sensor: str) -> int:
         """How often the daemon has evaluated a sensor."""
-        with dg.DagsterInstance.from_config(str(self.root / "dagster")) as instance:
-            states = [each for each in instance.all_instigator_state() if each.name == sensor]
-            return sum(len(instance.get_ticks(each.instigator_origin_id, each.selector_id)) for each in states)
+        return looks(self.instance).get(sensor, 0)
 
     def launch(self, location: str, job: str) -> dg.DagsterRun:
         """The run, once it has ended."""
@@ -142,31 +150,26 @@ class Locations:
         return self.ended(self._launched(self.web.ask(AGAIN, params=params)))
 
     def runs(self, job: str | None = None, **tags: str) -> list[dg.DagsterRun]:
-        with dg.DagsterInstance.from_config(str(self.root / "dagster")) as instance:
-            return list(instance.get_runs(dg.RunsFilter(job_name=job, tags=tags)))
+        return list(self.instance.get_runs(dg.RunsFilter(job_name=job, tags=tags)))
 
     def steps(self, run: dg.DagsterRun) -> dict[str, str]:
         """How each step of a run ended."""
         kinds = {dg.DagsterEventType.STEP_SUCCESS: "success", dg.DagsterEventType.STEP_FAILURE: "failure"}
-        with dg.DagsterInstance.from_config(str(self.root / "dagster")) as instance:
-            events = [each.dagster_event for each in instance.all_logs(run.run_id, of_type={*kinds})]
+        events = [each.dagster_event for each in self.instance.all_logs(run.run_id, of_type={*kinds})]
         return {str(each.step_key): kinds[each.event_type] for each in events if each}
 
     def error(self, run: dg.DagsterRun) -> str:
-        with dg.DagsterInstance.from_config(str(self.root / "dagster")) as instance:
-            (event,) = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+        (event,) = self.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
         return event.dagster_event.step_failure_data.error.to_string() if event.dagster_event else ""
 
     def ended(self, run_id: str) -> dg.DagsterRun:
-        with dg.DagsterInstance.from_config(str(self.root / "dagster")) as instance:
+        def run() -> dg.DagsterRun:
+            found = self.instance.get_run_by_id(run_id)
+            assert found is not None
+            return found
 
-            def run() -> dg.DagsterRun:
-                found = instance.get_run_by_id(run_id)
-                assert found is not None
-                return found
-
-            until(lambda: run().is_finished, SECONDS, self.web.process.output)
-            return run()
+        until(lambda: run().is_finished, SECONDS, self.web.process.output)
+        return run()
 
     def _launched(self, answer: dict[str, Any]) -> str:
         (launched,) = answer.values()

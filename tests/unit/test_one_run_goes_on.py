@@ -4,7 +4,9 @@ Also where nothing has partitions, and in a pipeline that goes in order, whose n
 partitions wait all the same. Tiny graphs without an engine, really run; `a` has two gates, `strict` needs both, `easy` one.
 """
 
+import os
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -214,6 +216,21 @@ def whole_graph_job() -> dg.JobDefinition:
     return dg.Definitions([a, *behind()], asset_checks=gates, jobs=[everything]).resolve_job_def("everything")
 
 
+def job_in_order() -> dg.JobDefinition:
+    """Of days that go in order; their gate breaks while a file says so."""
+    a = computed("a", days=True, tags=in_order("line"))
+    spec = spec_for(a, "is_unique", description="", blocking=True, metadata={})
+
+    @dg.multi_asset_check(name="a_is_unique", specs=[spec], can_subset=True)
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
+        if Path(os.environ["BREAKS"]).exists():
+            raise ValueError("breaks on purpose")
+        yield from evaluate(context, spec, lambda found: {key: Verdict(True, "") for key in found})
+
+    everything = dg.define_asset_job("everything", "*", executor_def=dg.in_process_executor)
+    return dg.Definitions([a], asset_checks=[check], jobs=[everything]).resolve_job_def("everything")
+
+
 def test_re_execution_from_failure_finds_the_gate_still_red(world: World) -> None:
     """The gate's step ended well, so that it is not asked again; what it found stands until the asset is computed anew."""
     first = whole_graph_job().execute_in_process(instance=world.instance, raise_on_error=False)
@@ -267,3 +284,28 @@ class TestInOrder:
         assert len([*failures.of("line")]) == 1
         world.instance.report_runless_asset_event(dg.AssetMaterialization("a", partition=BAD))
         assert [*failures.of("line")] == []
+
+    def test_a_gate_that_came_to_no_verdict_is_made_good_by_a_re_execution_from_failure(
+        self, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As the daemon does it after a worker's death: the asset is there, and its gate alone is asked again."""
+        monkeypatch.setenv("BREAKS", str(tmp_path / "breaks"))
+        (tmp_path / "breaks").touch()
+        place = Place("line", ("a",), BAD, BAD, DAYS.time_window_for_partition_key(BAD).start.timestamp())
+        first = job_in_order().execute_in_process(
+            instance=world.instance, partition_key=BAD, tags={**place.tags(), TURN: HAS_COME}, raise_on_error=False
+        )
+        assert (written(first), first.success) == ({"a"}, False)
+        assert self.held(world) == [BAD], "nobody has judged it"
+        failures = Failures(world.instance)
+        assert len([*failures.of("line")]) == 1
+
+        (tmp_path / "breaks").unlink()
+        options = dg.ReexecutionOptions.from_failure(first.run_id, world.instance)
+        of_a_retry = {"dagster/root_run_id": first.run_id, "dagster/parent_run_id": first.run_id}
+        job, tags = dg.reconstructable(job_in_order), {**first.dagster_run.tags, **of_a_retry}
+        with dg.execute_job(job, world.instance, tags=tags, reexecution_options=options) as again:
+            assert again.success
+            assert not again.get_asset_materialization_events(), "it was there"
+        assert [*failures.of("line")] == []
+        assert self.held(world) == [], "neither for a new daemon"

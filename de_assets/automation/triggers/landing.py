@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import dagster as dg
 
+from de_assets.automation.triggers.asked_for import asked_for
 from de_assets.dataset import pattern_tags
 from de_assets.partitions import CALENDAR, hourly, hours_of_calendar
 from de_assets.ranges import contiguous, range_tags
@@ -169,7 +170,10 @@ def _taken(instance: dg.DagsterInstance, hours: Collection[datetime]) -> Taken:
     keys = {hour: _key(hour) for hour in hours}
     unread = {hour: key for hour, key in keys.items() if key not in materialised}
     status = instance.get_status_by_partition(VISITS, list(unread.values()), hourly) or {} if unread else {}
-    running = {hour for hour, key in unread.items() if status.get(key) == dg.AssetPartitionStatus.IN_PROGRESS}
+    asked = asked_for(instance, visits_hour_landed.name, unread.values())
+    running = {
+        hour for hour, key in unread.items() if key in asked or status.get(key) == dg.AssetPartitionStatus.IN_PROGRESS
+    }
     failed = {hour for hour, key in unread.items() if status.get(key) == dg.AssetPartitionStatus.FAILED}
     return Taken(keys.keys() - unread.keys(), running, failed)
 

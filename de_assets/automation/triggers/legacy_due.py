@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
+from de_assets.automation.triggers.asked_for import asked_for
 from de_assets.automation.triggers.polling import POLL, resting
 from de_assets.dataset import pattern_tags
 from de_assets.partitions import hourly
@@ -60,7 +61,8 @@ def due_hours(instance: dg.DagsterInstance) -> list[datetime]:
     loaded = instance.get_materialized_partitions(LEGACY_VISITS)
     missing = [key for key in hourly.get_partition_keys() if key not in loaded]
     status = instance.get_status_by_partition(LEGACY_VISITS, missing, hourly) or {} if missing else {}
-    open_ = [key for key in missing if status.get(key) != dg.AssetPartitionStatus.IN_PROGRESS]
+    asked = asked_for(instance, legacy_hours_due.name, missing)
+    open_ = [key for key in missing if key not in asked and status.get(key) != dg.AssetPartitionStatus.IN_PROGRESS]
     # A run that ended between the two looks had not loaded its hours at the first, and was over at the second.
     meanwhile = instance.get_materialized_partitions(LEGACY_VISITS) if open_ else set()
     return [datetime.strptime(key, hourly.fmt).replace(tzinfo=UTC) for key in open_ if key not in meanwhile]

@@ -86,3 +86,13 @@ def test_a_release_is_found_however_much_was_told_of_the_day_since(instance: dg.
             dg.AssetObservation(LINE, partition="2026-01-05", metadata={"look": number})
         )
     assert held(Failures(instance)) == []
+
+
+def test_what_fails_after_a_release_holds_anew(instance: dg.DagsterInstance) -> None:
+    fails(instance, days())
+    release = dg.AssetObservation(LINE, partition="2026-01-04", metadata={RELEASED: "its source is lost"})
+    instance.report_runless_asset_event(release)
+    failures = Failures(instance)
+    assert held(failures) == []
+    fails(instance, days())
+    assert held(failures) == held(Failures(instance)) == ["2026-01-04 to 2026-01-06"]
