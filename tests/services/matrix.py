@@ -1,8 +1,9 @@
 """The idempotency matrix: which assets there are, how runs of them are disturbed, and which of these cells every suite asks.
 
 What is partitioned is found in the graph: a new asset is in the matrix without a word here. Assets are of one kind when the
-same code writes them: the death of a writer, or two runs at once, asks that code and not the asset. Where a store or a writer has
-tests of its own that ask the same, they are named here, and the cell is left to the long proofs; a kind that is new has none yet.
+same code writes them: the death of a writer, or two runs at once, asks that code and not the asset. Where a store or a
+writer has tests of its own that ask the same, they are named here, and the cell is left to the long proofs; a kind that is
+new has none yet.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import dagster as dg
 from de_assets.definitions import defs
 
 OF_EVERY_STEP = ("rerun", "ranges")
-"""What asks how an asset is computed: a partition once more in a run of its own, and all partitions in one run. The clean lake is
-filled in the second way, so that every suite asks the first one."""
+"""What asks how an asset is computed: a partition once more in a run of its own, and all partitions in one run. The clean
+lake is filled in the second way, so that every suite asks the first one."""
 OF_EVERY_STORE = ("backwards", "together")
 """What asks where it is written: the first partition after the last one, and two runs at once."""
 OF_EVERY_WRITER = ("kill",)
@@ -47,7 +48,10 @@ def steps() -> dict[str, list[str]]:
     return found
 
 
-_PLAIN = "services/test_platform_killed.py; with automatic retry, ui/test_worker_killed.py; at every point, faults/test_writer_faults.py"
+_PLAIN = (
+    "services/test_platform_killed.py; with an automatic retry, ui/test_worker_killed.py; at each point, "
+    "faults/test_writer_faults.py"
+)
 _AT_ONCE = "services/test_platform_together.py"
 ASKED_BY_OTHERS = {
     Cell("kill", "bronze/legacy_visits"): _PLAIN,
@@ -56,7 +60,9 @@ ASKED_BY_OTHERS = {
     Cell("kill", "gold/users_snapshot"): "unit/proxy/test_version_store.py; graph/test_proxy.py",
     Cell("kill", "serving/page_counts"): "unit/csv_files/test_csv_files.py",
     Cell("kill", "serving/partner_feed"): "services/test_postgres_writer.py",
-    Cell("kill", "serving/daily_traffic"): "services/test_postgres_writer.py, between two tables and after their commit",
+    Cell(
+        "kill", "serving/daily_traffic"
+    ): "services/test_postgres_writer.py, between two tables and after their commit",
     Cell("kill", "serving/weekly_visits"): "services/test_weekly_tables.py",
     Cell("together", "bronze/legacy_visits"): _AT_ONCE,
     Cell("together", "staging/visits"): f"the lake's own writer, in another folder: {_AT_ONCE}",

@@ -117,7 +117,12 @@ def merged(steps: Sequence[Step]) -> list[Step]:
 
 
 def _alike(one: Step, other: Step) -> bool:
-    return (one.keys, one.ranges, one.stateful, one.follows) == (other.keys, other.ranges, other.stateful, other.follows)
+    return (one.keys, one.ranges, one.stateful, one.follows) == (
+        other.keys,
+        other.ranges,
+        other.stateful,
+        other.follows,
+    )
 
 
 def _as_one(steps: Sequence[Step]) -> Step:
