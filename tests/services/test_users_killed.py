@@ -8,7 +8,9 @@ from random import Random
 import pytest
 from platform_world import Lakehouse, Platform, kill_service
 from psycopg2.extensions import cursor
+from test_capture import read_committed
 
+from de_assets.sources.capture import USERS_CAPTURE
 from de_resources.postgres import PostgresDatabase
 
 pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.pattern("change_data_capture")]
@@ -68,6 +70,9 @@ def live_and_die(
             platform.wait_until_captured()
             lakehouse.run(FOLLOW).succeeded()
 
+    with platform.at_home():
+        positions = [position for _, value, position in read_committed(USERS_CAPTURE.topic) if value is not None]
+    assert len(positions) == len(set(positions)) > transactions * CHANGES, "a change of the key is two records"
     rows = {row[0]: row[1:] for row in platform.query("SELECT id, login, email, country FROM users")}
     current = [row for row in lakehouse.rows("silver/users") if row["is_current"]]
     assert {row["user_id"]: (row["login"], row["email"], row["country"]) for row in current} == rows
