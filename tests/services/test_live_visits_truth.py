@@ -33,8 +33,12 @@ RATES = Irregularities(
 )
 WORLD = World(seed=23, epoch=CALENDAR.start - timedelta(days=180), users=50, guests=100)
 PER_HOUR = 100
-STREAM = {"assets": ["bronze/visits_stream"]}
-JUDGED = {"assets": [f"silver/visits_live{part}" for part in ("", "_dead_letter", "_late", "_state")]}
+FOLLOW = {
+    "assets": [
+        "bronze/visits_stream",
+        *(f"silver/visits_live{part}" for part in ("", "_dead_letter", "_late", "_state")),
+    ]
+}
 
 
 class Fed:
@@ -82,9 +86,9 @@ def fed(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Fed
     hours = hours_between(now - timedelta(hours=8), now - timedelta(hours=1))
     fed.publish(hours[:1], NONE)
     fed.publish(hours[1:4])
-    fed.lake.run(STREAM, JUDGED).succeeded()
+    fed.lake.run(FOLLOW).succeeded()
     fed.publish(hours[4:])
-    fed.lake.run(STREAM, JUDGED).succeeded()
+    fed.lake.run(FOLLOW).succeeded()
     return fed
 
 
