@@ -64,6 +64,9 @@ ASKED_BY_OTHERS = {
         "kill", "serving/daily_traffic"
     ): "services/test_postgres_writer.py, between two tables and after their commit",
     Cell("kill", "serving/weekly_visits"): "services/test_weekly_tables.py",
+    Cell("backwards", "bronze/legacy_visits"): "services/test_platform_killed.py, the last hour first",
+    Cell("backwards", "staging/visits"): "the lake's own store, in another folder: services/test_platform_killed.py",
+    Cell("backwards", "serving/weekly_visits"): "services/test_weekly_tables.py",
     Cell("together", "bronze/legacy_visits"): _AT_ONCE,
     Cell("together", "staging/visits"): f"the lake's own writer, in another folder: {_AT_ONCE}",
     Cell("together", "serving/partner_feed"): "services/test_postgres_writer.py",
