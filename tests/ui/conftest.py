@@ -8,24 +8,37 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from web_ui import PROJECT, Daemons, DagsterProcess, WebUI, free_port, until
 
 from de_resources.local import LocalServices
 from de_resources.settings import Settings
+from de_resources.spark import SparkEngine
+
+if TYPE_CHECKING:
+    from platform_world import Platform
 
 VISITS = 400
 
 
 @pytest.fixture(scope="session")
-def lakehouse() -> Iterator[dict[str, str]]:
+def engine_of_all(own_platform: "Platform") -> str:
+    """The address of the process's Spark Connect server, which other folders' tests use as well."""
+    own_platform.services.up(["spark_connect"])
+    with own_platform.at_home():
+        return SparkEngine().resolved_url()
+
+
+@pytest.fixture(scope="session")
+def lakehouse(engine_of_all: str) -> Iterator[dict[str, str]]:
     """The environment of a home whose graph is materialised for one day on the shared engine, without database and broker."""
     home = Path(tempfile.mkdtemp(prefix="de-ui-"))
     home.chmod(0o711)
     places = {"DE_HOME": home, "DE_JARS": Path(os.environ["DE_JARS"]), "DAGSTER_HOME": home / "dagster"}
-    environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
-    with _engine(environment):
+    environment = {**os.environ, **{name: str(place) for name, place in places.items()}, "DE_SPARK": engine_of_all}
+    with _pages(environment):
         command = [str(Path(sys.executable).with_name("de")), "run", "--once", "--without-services"]
         done = subprocess.run(
             [*command, "--days", "1", "--visits", str(VISITS)],
@@ -41,10 +54,10 @@ def lakehouse() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def _engine(environment: dict[str, str]) -> Iterator[None]:
-    """The home's Spark Connect server, to which every run of these tests connects, and its pages."""
+def _pages(environment: dict[str, str]) -> Iterator[None]:
+    """The home's pages are served."""
     services = LocalServices(Settings.from_environment(environment))
-    services.up(["spark_connect", "pages"])
+    services.up(["pages"])
     try:
         yield
     finally:
