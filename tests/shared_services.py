@@ -1,4 +1,4 @@
-"""The services of a process of the suite: one set for the tests of all folders that need some, each started when it is asked for.
+"""The services of a process of the suite: one set for the tests of all folders that need some, each started when asked for.
 
 `DE_TEST_SERVICES` names the home of a set that is kept between processes: it is used, started where it does not run, and
 left running. Whoever sets it stops it.
