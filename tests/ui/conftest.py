@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,22 @@ from de_resources.spark import SparkEngine
 if TYPE_CHECKING:
     from platform_world import Platform
 
-VISITS = 400
+HERE, VISITS = Path(__file__).parent, 400
+_beside: list[Callable[[], None]] = []
+"""Stops what runs beside the tests of the lake: it does its rounds for as long as it lives."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """After the last test of the lake: other modules follow in the same process."""
+    if _of_the_lake(item) and not _of_the_lake(nextitem):
+        while _beside:
+            _beside.pop()()
+
+
+def _of_the_lake(item: pytest.Item | None) -> bool:
+    # Tests of other folders have lakes of that name, too.
+    return item is not None and item.path.parent == HERE and "lakehouse" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +85,7 @@ def web(lakehouse: dict[str, str]) -> Iterator[WebUI]:
     port = free_port()
     arguments = ["dagster_webserver", "-w", str(PROJECT / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(port)]
     with DagsterProcess(arguments, lakehouse) as process:
+        _beside.append(process.stop)
         web = WebUI(port, process)
         until(web.answers, 180, lambda: f"the webserver answers; it said: {process.output()}")
         yield web
@@ -79,6 +95,7 @@ def web(lakehouse: dict[str, str]) -> Iterator[WebUI]:
 def daemons(lakehouse: dict[str, str], web: WebUI, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     """Starts the daemon for the first test that needs one, and again after a test that has killed it."""
     daemons = Daemons(lakehouse, web, tmp_path_factory.mktemp("death") / "next")
+    _beside.append(daemons.stop)
     yield daemons
     daemons.stop()
 
