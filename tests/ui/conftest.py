@@ -70,9 +70,10 @@ def lakehouse(engine_of_all: str) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def _pages(environment: dict[str, str]) -> Iterator[None]:
-    """The home's pages are served."""
+    """The home's pages are served; in the end all services of the home are down, whoever has started them."""
     services = LocalServices(Settings.from_environment(environment))
     services.up(["pages"])
+    _beside.append(services.down)
     try:
         yield
     finally:
