@@ -31,8 +31,8 @@ FIRST = (
     "test_maintenance",
     "test_maintenance_faults",
     # of the half with services
-    "test_idempotency_matrix",
     "ui",
+    "test_idempotency_matrix",
     "test_platform_truth",
     "test_live_visits_truth",
     "test_real_log",

@@ -1,16 +1,10 @@
-"""The services: one set for all tests of a process, in a home of their own, fed with a small simulated world.
-
-`DE_TEST_SERVICES` names the home of a set that is kept between processes: it is used, started where it does not run, and
-left running. Whoever sets it stops it.
-"""
+"""The services of the process (`tests/shared_services.py`), running, and fed with a small simulated world."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -29,60 +23,14 @@ from de_resources.kafka import KafkaBroker
 from de_resources.kafka.output import TopicOutput
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
-from de_resources.settings import Settings
 from de_resources.spark import close_connections
 
-KEPT = "DE_TEST_SERVICES"
-
-
-def _services_in(home: Path) -> LocalServices:
-    return LocalServices(Settings.from_environment({"DE_HOME": str(home), "DE_JARS": os.environ["DE_JARS"]}))
-
-
-def _empty_home() -> Path:
-    # Not pytest's own temporary folder: the account of the database may not enter it.
-    home = Path(tempfile.mkdtemp(prefix="de-services-"))
-    home.chmod(0o711)
-    return home
-
 
 @pytest.fixture(scope="session")
-def home_with_database() -> Iterator[Path]:
-    """A home whose database was initialised and stopped: a copy of it starts at once."""
-    home = _empty_home()
-    services = _services_in(home)
-    services.up(["postgres"])
-    services.down()
-    yield home
-    shutil.rmtree(home)
-
-
-@pytest.fixture(scope="session")
-def new_services(home_with_database: Path) -> Iterator[Callable[[], LocalServices]]:
-    """Makes services of a home each, in which nothing has happened; what they started is stopped and removed at the end."""
-    made: list[LocalServices] = []
-
-    def make() -> LocalServices:
-        home = _empty_home()
-        for kept in ("secrets", "postgres"):
-            # Not `copytree`: the files belong to the database's account.
-            subprocess.run(["cp", "-a", str(home_with_database / kept), str(home)], check=True)
-        made.append(_services_in(home))
-        return made[-1]
-
-    yield make
-    for services in made:
-        services.down()
-        shutil.rmtree(services.settings.home)
-
-
-@pytest.fixture(scope="session")
-def shared_platform(new_services: Callable[[], LocalServices]) -> Platform:
+def shared_platform(own_platform: Platform) -> Platform:
     """All services, running. Tests stop some of them, so that others ask for `services` or `platform`."""
-    kept = os.environ.get(KEPT)
-    platform = Platform(_services_in(Path(kept)) if kept else new_services())
-    platform.up()
-    return platform
+    own_platform.up()
+    return own_platform
 
 
 @pytest.fixture

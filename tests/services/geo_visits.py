@@ -17,19 +17,17 @@ from de_assets.resources import resources
 from de_assets.silver.network_countries import KEY, VISITS, lookup, network_countries
 from de_resources.enrichment.api import EnrichmentApi
 from de_resources.enrichment.staged_answers import StagedAnswers
-from de_resources.spark import SparkEngine
 
 JOB = "countries"
 
 
 def definitions(**how: Any) -> dg.Definitions:
     """The asset, resources by the environment. The API is asked without long pauses."""
-    engine = SparkEngine(url="local[2]", spark_config={"spark.log.level": "FATAL"})
     return dg.Definitions(
         [dg.AssetSpec(VISITS, partitions_def=hourly), network_countries],
         jobs=[dg.define_asset_job(JOB, selection=[network_countries])],
         resources={
-            **resources(engine=engine),
+            **resources(),
             "geo": EnrichmentApi(**{"first_pause": 0.001, "longest_pause": 0.01, "patience": 1.0, **how}),
         },
         executor=dg.in_process_executor,

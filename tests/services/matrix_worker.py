@@ -2,7 +2,7 @@
 
 `python matrix_worker.py '{"phases": [["kill", ["gold/sessions"]]], "first": "2024-10-09T23", "hours": 2}'` with a run worker's
 variables. Nothing names an asset here: what is partitioned is found in the graph. The process itself only plans; every run is
-made by a fork of it, so that what one run leaves in memory helps no other one, and that a run can be killed.
+made by a fork of it, so that what the runs before have left in memory helps no disturbance, and that a run can be killed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
@@ -59,6 +59,8 @@ class Step:
     keys: tuple[str, ...]
     ranges: bool
     stateful: bool
+    follows: bool
+    """Whether a partition builds on the one before it."""
     job: dg.JobDefinition
 
     @property
@@ -88,11 +90,44 @@ def _step(graph: AssetGraph, assets: tuple[dg.AssetKey, ...], first: datetime, e
         windows = {key: partitions.time_window_for_partition_key(key) for key in partitions.get_partition_keys()}
         keys = [key for key, window in windows.items() if window.start < end and window.end > first]
     takes_ranges = node.backfill_policy is not None and node.backfill_policy.max_partitions_per_run is None
+    stateful = bool(node.metadata.get("stateful"))
+    follows = stateful or any(key in graph.get(key).parent_keys for key in assets)
+    return Step(assets, tuple(keys), takes_ranges, stateful, follows, _job(assets))
+
+
+def _job(assets: Iterable[dg.AssetKey]) -> dg.JobDefinition:
     # Without checks: what they say of the data is not this test's business, and they take most of a small run's time.
-    job = defs.resolve_implicit_global_asset_job_def().get_subset(
+    return defs.resolve_implicit_global_asset_job_def().get_subset(
         asset_selection=set(assets), asset_check_selection=set()
     )
-    return Step(assets, tuple(keys), takes_ranges, bool(node.metadata.get("stateful")), job)
+
+
+def merged(steps: Sequence[Step]) -> list[Step]:
+    """Steps whose partitions are the same are one, which a run writes as a whole, after all that they are computed from."""
+    graph, groups, place = defs.resolve_asset_graph(), list[list[Step]](), dict[dg.AssetKey, int]()
+    for step in steps:
+        ancestors = set[dg.AssetKey]().union(*(graph.get_ancestor_asset_keys(key) for key in step.assets))
+        first = max((place[key] for key in ancestors if key in place), default=0)
+        here = next((n for n in range(first, len(groups)) if _alike(groups[n][0], step)), len(groups))
+        if here == len(groups):
+            groups.append([])
+        groups[here].append(step)
+        place |= dict.fromkeys(step.assets, here)
+    return [_as_one(group) for group in groups]
+
+
+def _alike(one: Step, other: Step) -> bool:
+    return (one.keys, one.ranges, one.stateful, one.follows) == (
+        other.keys,
+        other.ranges,
+        other.stateful,
+        other.follows,
+    )
+
+
+def _as_one(steps: Sequence[Step]) -> Step:
+    assets = tuple(key for step in steps for key in step.assets)
+    return steps[0] if len(steps) == 1 else replace(steps[0], assets=assets, job=_job(assets))
 
 
 @dataclass(frozen=True)
@@ -127,8 +162,9 @@ def run(step: Step, first: str | None = None, last: str | None = None, this: Try
         result = execute_run(InMemoryJob(step.job), dagster_run, instance, raise_on_error=False)
         failed = [event for event in result.all_events if event.is_step_failure]
     causes = [list(_causes(event)) for event in failed]
-    for error in (error for chain in causes for error in chain):
-        print(f"{step.name} {first}: {error.message.strip()[:600]}", file=sys.stderr)
+    for event, chain in zip(failed, causes, strict=True):
+        for error in chain:
+            print(f"{event.step_key} {first}: {error.message.strip()[:600]}", file=sys.stderr)
     close_connections()
     if failed:
         overtaken = all(any(error.cls_name in FASTER for error in chain) for chain in causes)
@@ -192,13 +228,16 @@ def in_turn(step: Step, keys: Sequence[str]) -> None:
 
 
 def undisturbed(step: Step) -> None:
-    """Every partition once, in order; what has none, as a whole."""
-    all_good(fork(lambda: in_turn(step, step.keys)))
+    """All partitions in one run where that may be, else each once, in order; what has none, as a whole."""
+    if step.ranges:
+        ranges(step)
+    else:
+        all_good(fork(lambda: in_turn(step, step.keys)))
 
 
 def rerun(step: Step) -> None:
-    """The first partition once more, after all that came later; and what then awaits its replay."""
-    all_good(fork(lambda: in_turn(step, step.keys if step.stateful else step.keys[:1])))
+    """The first partition once more, after all that came later; and what builds on it."""
+    all_good(fork(lambda: in_turn(step, step.keys if step.follows else step.keys[:1])))
 
 
 def backwards(step: Step) -> None:
@@ -254,6 +293,8 @@ def together(step: Step) -> None:
 DISTURBANCES: dict[str, Callable[[Step], None]] = {
     action.__name__: action for action in (undisturbed, rerun, backwards, ranges, kill, together)
 }
+AS_ONE = ("undisturbed", "rerun", "backwards")
+"""Of these, a run may write what several steps write: nobody dies, and nobody meets anybody, at one of them."""
 
 
 def forget(step: Step) -> None:
@@ -351,7 +392,7 @@ def main(work: dict[str, Any]) -> None:
     steps = plan(first, first + timedelta(hours=work["hours"]))
     for number, (disturbance, names) in enumerate(work["phases"]):
         disturbed = [step for step in steps if names is None or step.name in names]
-        for step in disturbed:
+        for step in merged(disturbed) if disturbance in AS_ONE else disturbed:
             DISTURBANCES[disturbance](step)
         all_good(fork(partial(say, number, disturbed)))
 

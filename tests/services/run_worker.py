@@ -80,6 +80,11 @@ def _execute(defs: dg.Definitions, instance: dg.DagsterInstance, run: dict[str, 
         "success": result.success,
         "seconds": round(time.monotonic() - before, 1),
         "failures": dict(_failures(result)),
+        "not_passed": sorted(
+            f"{each.asset_key.to_user_string()}: {each.check_name}"
+            for each in result.get_asset_check_evaluations()
+            if not each.passed
+        ),
         "retried": [_said(event.step_retry_data.error) for event in _retries(result)],
         "materialised": list(_materialised(result)),
     }

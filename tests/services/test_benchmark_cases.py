@@ -12,6 +12,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the benchmarks are not installed with the packages
 
 from benchmarks.workbench import PROJECT
+from de_resources.local import LocalServices
+from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.services
 
@@ -41,10 +43,12 @@ def test_a_case_comes_to_its_figures(name: str) -> None:
     assert "docs/benchmarks.md is left as it is" in told
 
 
-def test_a_measured_program_that_fails_says_why(tmp_path: Path) -> None:
+def test_a_measured_program_that_fails_says_why(at_home: LocalServices, tmp_path: Path) -> None:
     places = {"DE_HOME": str(tmp_path), "LAKE_ROOT": str(tmp_path / "lake"), "DAGSTER_HOME": str(tmp_path / "dagster")}
     (tmp_path / "dagster").mkdir()
     hours = "2026-01-05T00/2026-01-05T02"
-    done = python("-m", "benchmarks.programs.load_hours", DE_CALENDAR=hours, DE_SPARK="local[1]", **places)
+    done = python(
+        "-m", "benchmarks.programs.load_hours", DE_CALENDAR=hours, DE_SPARK=SparkEngine().resolved_url(), **places
+    )
     assert done.returncode != 0
     assert "2 landed folder(s) are not complete" in done.stderr

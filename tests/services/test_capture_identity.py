@@ -31,7 +31,6 @@ from de_resources.kafka import KafkaBroker
 from de_resources.local import LocalServices, TopicSpec, postgres_server
 from de_resources.local.postgres_server import PostgresService
 from de_resources.postgres import PostgresDatabase
-from de_resources.settings import Settings
 
 pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.pattern("change_data_capture")]
 
@@ -146,12 +145,11 @@ class World:
 
 
 @pytest.fixture
-def own_server(at_home: LocalServices, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def own_server(
+    at_home: LocalServices, lone_services: LocalServices, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Server]:
     """Another database than that of the other tests; the broker is theirs."""
-    home = at_home.settings.home.with_name(f"{at_home.settings.home.name}-own")
-    home.mkdir(mode=0o711)
-    settings = Settings.from_environment({"DE_HOME": str(home), "DE_JARS": str(at_home.settings.jars)})
-    server = Server(LocalServices(settings))
+    server = Server(lone_services)
 
     def endpoint(_database: PostgresDatabase, *, writer: bool = False) -> Any:
         return server.services.endpoint("postgres")
@@ -160,7 +158,6 @@ def own_server(at_home: LocalServices, monkeypatch: pytest.MonkeyPatch) -> Itera
     server.start()
     yield server
     server.stop()
-    shutil.rmtree(home)
 
 
 @pytest.fixture

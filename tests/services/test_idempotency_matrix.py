@@ -7,6 +7,7 @@ What is partitioned is found in the graph: a new asset is in the matrix without 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from de_resources.postgres import PostgresDatabase
 # The first test of a lake fills it, which is most of the module.
 pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.timeout(1500)]
 
+TESTS = Path(__file__).parents[1]
 WORKER = Path(__file__).with_name("matrix_worker.py")
 # Midnight lies between them: two partitions of every kind.
 CALENDAR = Calendar.parse("2024-10-09T23/2024-10-10T01")
@@ -102,6 +104,13 @@ def test_a_clean_lake_has_rows_of_every_asset(asset: str, lake_of_all: Matrix) -
 )
 def test_the_rows_are_those_of_a_clean_run(disturbance: str, asset: str, lake_of_all: Matrix) -> None:
     assert lake_of_all.asked_always[disturbance, asset] == lake_of_all.clean[asset]
+
+
+def test_what_is_left_to_other_tests_is_a_cell_that_would_be_asked() -> None:
+    assert set(matrix.ASKED_BY_OTHERS) <= set(matrix.of_each_kind()), "a cell that nobody asks needs no reason"
+    named = {name for why in matrix.ASKED_BY_OTHERS.values() for name in re.findall(r"[\w/]+\.py", why)}
+    assert [name for name in sorted(named) if not (TESTS / name).exists()] == []
+    assert all(re.search(r"\.py", why) for why in matrix.ASKED_BY_OTHERS.values())
 
 
 def test_so_they_are_after_cells_that_no_other_suite_asks(soak_seed: int, lake_of_all: Matrix) -> None:

@@ -65,8 +65,7 @@ def week(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> La
     lake.environment["DE_CALENDAR"] = f"{START:%Y-%m-%dT%H}/{START + timedelta(days=7):%Y-%m-%dT%H}"
     workers = [
         lake.start(
-            {"assets": [LEGACY], "first": keys[0], "last": keys[-1]},
-            {"assets": ["bronze/visits", "bronze/visits_dead_letter"], "first": keys[0], "last": keys[-1]},
+            {"assets": [LEGACY, "bronze/visits", "bronze/visits_dead_letter"], "first": keys[0], "last": keys[-1]}
         )
         for keys in THIRDS
     ]

@@ -16,7 +16,6 @@ import warm_process
 from geo_visits import answered, countries_job, land, look_up, stored, version
 from geo_world import GeoWorld, geo_in, networks
 from instances import silent_instance
-from pyspark.sql import SparkSession
 
 from de_assets.resources import resources
 from de_assets.silver import network_countries
@@ -27,6 +26,7 @@ from de_resources.errors import PermanentError
 from de_resources.local import LocalServices
 from de_resources.local.geo import country_of
 from de_resources.settings import Settings
+from de_resources.spark import SparkEngine, close_connections
 
 pytestmark = [pytest.mark.services, pytest.mark.pattern("local_sequencer", "static_joiner")]
 
@@ -108,9 +108,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServices]
 
 
 @pytest.fixture
-def world(running: LocalServices, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """The runs find the session that all tests of the process share."""
+def world(running: LocalServices, at_home: LocalServices, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """The runs are on the engine that all tests of the process share."""
     home = running.settings.home
+    monkeypatch.setenv("DE_SPARK", SparkEngine().resolved_url())
     monkeypatch.setenv("DE_HOME", str(home))
     # At one place for all tests: what `reconstructable` makes of the job is kept by Dagster, and its resources with it.
     monkeypatch.setenv("LAKE_ROOT", str(home / "lake"))
@@ -118,6 +119,7 @@ def world(running: LocalServices, spark: SparkSession, monkeypatch: pytest.Monke
         shutil.rmtree(home / left, ignore_errors=True)
     with silent_instance() as instance:
         yield World(running, instance)
+    close_connections()
 
 
 def addresses(of: list[str], host: int = 7) -> list[str]:

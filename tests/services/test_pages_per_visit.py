@@ -83,8 +83,12 @@ def truth() -> dict[str, tuple[int, list[str], int]]:
 
 
 @pytest.fixture
-def blog(lone_services: LocalServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blog]:
-    lone_services.up(["kafka", "spark_connect"], topics=TOPICS)
+def blog(
+    at_home: LocalServices, lone_services: LocalServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Blog]:
+    """On a broker of its own, whose topic becomes wider, and the engine of all tests."""
+    monkeypatch.setenv("DE_SPARK", SparkEngine().resolved_url())
+    lone_services.up(["kafka"], topics=TOPICS)
     monkeypatch.setenv("DE_HOME", str(lone_services.settings.home))
     with silent_instance() as instance:
         yield Blog(tmp_path, instance)

@@ -5,27 +5,55 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from web_ui import PROJECT, Daemons, DagsterProcess, WebUI, free_port, until
 
 from de_resources.local import LocalServices
 from de_resources.settings import Settings
+from de_resources.spark import SparkEngine
 
-VISITS = 400
+if TYPE_CHECKING:
+    from platform_world import Platform
+
+HERE, VISITS = Path(__file__).parent, 400
+_beside: list[Callable[[], None]] = []
+"""Stops what runs beside the tests of the lake: it does its rounds for as long as it lives."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """After the last test of the lake: other modules follow in the same process."""
+    if _of_the_lake(item) and not _of_the_lake(nextitem):
+        while _beside:
+            _beside.pop()()
+
+
+def _of_the_lake(item: pytest.Item | None) -> bool:
+    # Tests of other folders have lakes of that name, too.
+    return item is not None and item.path.parent == HERE and "lakehouse" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")
-def lakehouse() -> Iterator[dict[str, str]]:
+def engine_of_all(own_platform: "Platform") -> str:
+    """The address of the process's Spark Connect server, which other folders' tests use as well."""
+    own_platform.services.up(["spark_connect"])
+    with own_platform.at_home():
+        return SparkEngine().resolved_url()
+
+
+@pytest.fixture(scope="session")
+def lakehouse(engine_of_all: str) -> Iterator[dict[str, str]]:
     """The environment of a home whose graph is materialised for one day on the shared engine, without database and broker."""
     home = Path(tempfile.mkdtemp(prefix="de-ui-"))
     home.chmod(0o711)
     places = {"DE_HOME": home, "DE_JARS": Path(os.environ["DE_JARS"]), "DAGSTER_HOME": home / "dagster"}
-    environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
-    with _engine(environment):
+    environment = {**os.environ, **{name: str(place) for name, place in places.items()}, "DE_SPARK": engine_of_all}
+    with _pages(environment):
         command = [str(Path(sys.executable).with_name("de")), "run", "--once", "--without-services"]
         done = subprocess.run(
             [*command, "--days", "1", "--visits", str(VISITS)],
@@ -41,10 +69,11 @@ def lakehouse() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def _engine(environment: dict[str, str]) -> Iterator[None]:
-    """The home's Spark Connect server, to which every run of these tests connects, and its pages."""
+def _pages(environment: dict[str, str]) -> Iterator[None]:
+    """The home's pages are served; in the end all services of the home are down, whoever has started them."""
     services = LocalServices(Settings.from_environment(environment))
-    services.up(["spark_connect", "pages"])
+    services.up(["pages"])
+    _beside.append(services.down)
     try:
         yield
     finally:
@@ -57,6 +86,7 @@ def web(lakehouse: dict[str, str]) -> Iterator[WebUI]:
     port = free_port()
     arguments = ["dagster_webserver", "-w", str(PROJECT / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(port)]
     with DagsterProcess(arguments, lakehouse) as process:
+        _beside.append(process.stop)
         web = WebUI(port, process)
         until(web.answers, 180, lambda: f"the webserver answers; it said: {process.output()}")
         yield web
@@ -66,6 +96,7 @@ def web(lakehouse: dict[str, str]) -> Iterator[WebUI]:
 def daemons(lakehouse: dict[str, str], web: WebUI, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     """Starts the daemon for the first test that needs one, and again after a test that has killed it."""
     daemons = Daemons(lakehouse, web, tmp_path_factory.mktemp("death") / "next")
+    _beside.append(daemons.stop)
     yield daemons
     daemons.stop()
 
