@@ -116,7 +116,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 
 
 def there(root: Path, name: str, **partitions: list[int]) -> None:
-    """A table with these rows in its partitions, made without an engine: who dies is asked for, and not who was there before."""
+    """A table with these rows in its partitions, made without an engine: who was there before is not asked."""
     rows = [(id_, key) for key, ids in partitions.items() for id_ in ids]
     columns = {"id": pa.array([id_ for id_, _ in rows], pa.int64()), "k": [key for _, key in rows]}
     write_deltalake(str(root / "silver" / name), pa.table(columns), partition_by=["k"])
@@ -145,7 +145,9 @@ class TestTwoProcesses:
 
     APPENDS = 3
 
-    def together(self, worker: Worker, engine: SparkEngine, lake: Path, **steps: dict[str, tuple[str | None, Any]]) -> None:
+    def together(
+        self, worker: Worker, engine: SparkEngine, lake: Path, **steps: dict[str, tuple[str | None, Any]]
+    ) -> None:
         """What each of the two writes, by the table: its partition, and its rows."""
         meeting = lake / "meeting"
         meeting.mkdir()

@@ -26,7 +26,9 @@ def test_an_input_may_be_annotated_as_optional(shop: Shop, annotation: Any) -> N
         seen.extend(row.id for row in users.collect())
 
     reader.__annotations__["users"] = annotation
-    shop.run(users(shop, 7), dg.asset(ins={"users": dg.AssetIn(["silver", "users"])})(reader))
+    shop.seed("users", [(7,)], "id long", None)
+    read = dg.asset(ins={"users": dg.AssetIn(["silver", "users"])})(reader)
+    shop.run(users(shop), read, select=[read])
     assert seen == [7]
 
 
@@ -34,7 +36,8 @@ def test_an_input_that_wants_no_frame_is_refused(shop: Shop) -> None:
     @dg.asset(ins={"users": dg.AssetIn(["silver", "users"])})
     def reader(users: list[int]) -> None: ...
 
-    error = shop.failure(users(shop, 7), reader)
+    shop.seed("users", [(7,)], "id long", None)
+    error = shop.failure(users(shop), reader, select=[reader])
     assert isinstance(error, NotAFrame)
     assert (error.asset, error.what) == ("silver/users", "input")
 
@@ -128,7 +131,7 @@ def test_a_branch_reads_production_until_it_has_its_own(shop: Shop, tmp_path: Pa
         resources = {"io_manager": both}
         dg.materialize([definition, reader], instance=shop.instance, resources=resources, selection=[only])
 
-    shop.run(users(shop, 1))
+    shop.seed("users", [(1,)], "id long", None)
     run(users(shop, 2), reader)
     run(users(shop, 2), users(shop, 2))
     run(users(shop, 2), reader)

@@ -26,7 +26,7 @@ def saying(shop: Shop, rows: list[Any], schema: str, said: dict[str, Any], **met
 
 
 def test_a_run_changes_the_mode_of_its_write(shop: Shop) -> None:
-    shop.run(asset("users", lambda _: shop.frame([(1,)], "id long"), mode="append"))
+    shop.seed("users", [(1,)], "id long", None)
     shop.run(saying(shop, [(2,)], "id long", {"mode": "overwrite"}, mode="append"))
     assert shop.rows("users") == [(2,)]
     shop.run(saying(shop, [(3,)], "id long", {"mode": "append"}))

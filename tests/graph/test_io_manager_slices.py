@@ -40,7 +40,11 @@ class TestDaily:
     def test_a_key_replaces_its_rows_and_leaves_the_others_and_a_rerun_is_a_new_version(self, shop: Shop) -> None:
         shop.seed("orders", [order(1, 1), order(2, 2), order(3, 2)], ORDER)
         orders = asset(
-            "orders", lambda _: shop.frame([order(4, 2)], ORDER), partitions=DAILY, partition_expr="day", contract=ORDERS
+            "orders",
+            lambda _: shop.frame([order(4, 2)], ORDER),
+            partitions=DAILY,
+            partition_expr="day",
+            contract=ORDERS,
         )
         first = shop.version("orders")
         result = shop.run(orders, key="2024-01-02")

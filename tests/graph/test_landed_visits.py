@@ -216,7 +216,6 @@ TRUE_OF_REFERRALS = dict.fromkeys(("dead", "waiting", "unexplained"), 0) | {
 
 
 @pytest.mark.pattern("static_late_data_integrator")
-@pytest.mark.red_check("landed_rows_are_accounted_for")
 def test_the_referrals_have_an_account_of_their_own_with_their_own_copies_and_window(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

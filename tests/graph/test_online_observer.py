@@ -188,7 +188,10 @@ class TestFailing:
 
     @pytest.mark.parametrize(
         ("options", "why"),
-        [({"writer": BROKEN}, "no figure is known"), ({"observe": {"columns": ["price"]}}, "there is no column 'price'")],
+        [
+            ({"writer": BROKEN}, "no figure is known"),
+            ({"observe": {"columns": ["price"]}}, "there is no column 'price'"),
+        ],
         ids=["one that cannot look", "a column that is gone"],
     )
     def test_nothing_is_written_where_it_is_required(self, shop: Shop, options: dict[str, Any], why: str) -> None:
