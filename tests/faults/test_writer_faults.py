@@ -33,7 +33,7 @@ from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.lock import commit_lock
 from de_resources.spark import SparkEngine
 
-pytestmark = [pytest.mark.faults, pytest.mark.pattern("data_overwrite")]
+pytestmark = pytest.mark.faults
 
 WORKER = Path(__file__).with_name("writer_process.py")
 # A plain table has no versions to switch between.
@@ -140,6 +140,7 @@ def orphans(root: Path, name: str) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*.parquet") if "_delta_log" not in p.parts} - seen
 
 
+@pytest.mark.pattern("data_overwrite")
 class TestTwoProcesses:
     """The worker and this process, each with an engine, go through the same steps and start each of them together."""
 
@@ -256,6 +257,7 @@ def test_a_step_of_a_migration_killed_half_way_harms_nobody_and_is_taken_again(
     assert walk.table.properties_now().get("delta.columnMapping.mode", "none") == "none"
 
 
+@pytest.mark.pattern("data_overwrite")
 def test_no_space_left_names_the_table_commits_nothing_and_the_next_run_is_clean(
     worker: Worker, engine: SparkEngine, tmp_path: Path
 ) -> None:
@@ -290,6 +292,7 @@ def test_no_space_left_names_the_table_commits_nothing_and_the_next_run_is_clean
     assert live(tmp_path, "orders") == NEW
 
 
+@pytest.mark.pattern("data_overwrite")
 def test_beside_another_writer_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is younger than the failed attempt may be what the other one is about to commit."""
     uri = tmp_path / "silver" / "orders"
@@ -311,6 +314,7 @@ def test_beside_another_writer_nothing_is_removed(tmp_path: Path, monkeypatch: p
     assert (alone.room.removed, alone.room.other, theirs.exists()) == (100, 0, False)
 
 
+@pytest.mark.pattern("data_overwrite")
 def test_a_foreign_engine_in_between_does_not_lose_the_rows_of_other_partitions(
     engine: SparkEngine, tmp_path: Path
 ) -> None:
@@ -326,6 +330,7 @@ def test_a_foreign_engine_in_between_does_not_lose_the_rows_of_other_partitions(
     assert live(tmp_path, "orders") == [2, 5]
 
 
+@pytest.mark.pattern("data_overwrite")
 class TestKilled:
     """`kill -9` at every crash point; between them each kind of writer meets its end."""
 

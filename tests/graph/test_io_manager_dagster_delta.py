@@ -224,7 +224,6 @@ def test_a_table_of_deltalake_is_continued(shop: Shop) -> None:
     )
 
 
-@pytest.mark.pattern("data_overwrite")
 def test_differences_in_versions_and_names(shop: Shop) -> None:
     """As the page of the IO manager lists them."""
     shop.run(asset("users", lambda _: shop.frame([(1,)], "id long")))

@@ -180,7 +180,6 @@ def counted_jobs(shop: Shop, group: str) -> Iterator[list[int]]:
 
 
 @counted_on_the_way
-@pytest.mark.pattern("data_overwrite")
 def test_all_of_it_costs_no_job_and_no_second_look_at_the_data(shop: Shop, tmp_path: Path) -> None:
     """The same frame written by Spark alone takes as many jobs, and every row is computed once."""
     seen = tmp_path / "seen"

@@ -11,13 +11,12 @@ from pyspark.sql import DataFrame
 
 from de_resources.delta.ports import NotAFrame, NotAnAsset
 
-pytestmark = pytest.mark.pattern("data_overwrite")
-
 
 def users(shop: Shop, *ids: int) -> dg.AssetsDefinition:
     return asset("users", lambda _: shop.frame([(id_,) for id_ in ids], "id long"))
 
 
+@pytest.mark.pattern("data_overwrite")
 @pytest.mark.parametrize("annotation", [Optional[DataFrame], DataFrame | None, Any], ids=str)  # noqa: UP045 - both spellings
 def test_an_input_may_be_annotated_as_optional(shop: Shop, annotation: Any) -> None:
     seen: list[int] = []
@@ -58,6 +57,7 @@ def failed(job: dg.JobDefinition) -> NotAnAsset:
     return caught.value
 
 
+@pytest.mark.pattern("data_overwrite")
 def test_values_of_plain_ops_are_refused_with_what_to_do(shop: Shop) -> None:
     @dg.op
     def make() -> DataFrame:
@@ -118,6 +118,7 @@ def test_an_input_of_an_op_that_no_asset_writes_is_refused(shop: Shop) -> None:
     assert error.name == "read.users"
 
 
+@pytest.mark.pattern("data_overwrite")
 def test_a_branch_reads_production_until_it_has_its_own(shop: Shop, tmp_path: Path) -> None:
     branch = Shop(shop.engine, tmp_path / "branch", instance=shop.instance)
     both = BranchingIOManager(parent_io_manager=shop.manager, branch_io_manager=branch.manager, branch_name="mine")

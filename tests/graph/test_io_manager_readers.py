@@ -21,8 +21,6 @@ from de_resources.delta.read_versions import READ
 from de_resources.proxy.io_manager import ProxyDeltaIOManager
 from de_resources.spark import SparkEngine
 
-pytestmark = pytest.mark.pattern("data_overwrite")
-
 DAYS = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-04")
 D1, D2 = "2024-01-01", "2024-01-02"
 SCHEMA = "id long, day date, amount double, email string"
@@ -113,6 +111,7 @@ def test_columns_are_chosen_of_what_the_reader_gives(shop: Shop) -> None:
     assert shop.rows("copy") == [(date(2024, 1, 2), "2@…")]
 
 
+@pytest.mark.pattern("data_overwrite")
 def test_a_pinned_version_is_read_and_told_as_the_one_that_was(shop: Shop) -> None:
     source = orders(shop, 2.0)
     shop.seed("orders", [(1, date(2024, 1, 1), 1.0, "1@x.org")], SCHEMA)
