@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +31,24 @@ class Snippet:
     def __str__(self) -> str:
         return f"{self.file.name}: {self.heading}"
 
+    def misnamed(self) -> list[str]:
+        """What it imports or calls that is not there by this name or with this argument, without running it.
+
+        Imports are made; attributes of what is imported, and the keywords of calls to it, are looked up.
+        """
+        tree = ast.parse(self.code)
+        imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        known: dict[str, object] = {}
+        exec(compile(ast.Module(imports, []), str(self.file), "exec"), known)  # noqa: S102
+        found = []
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known:
+                if not hasattr(known[node.value.id], node.attr):
+                    found.append(f"{node.value.id}.{node.attr}")
+            elif isinstance(node, ast.Call):
+                found += [f"{ast.unparse(node.func)}({name}=…)" for name in _unknown_arguments(node, known)]
+        return found
+
     def execute(self, **given: object) -> ModuleType:
         """Run it as a module that can be imported meanwhile; a traceback names the lines of the document."""
         module = ModuleType("snippet")
@@ -36,6 +57,24 @@ class Snippet:
             patch.setitem(sys.modules, module.__name__, module)
             exec(compile("\n" * self.line + self.code, str(self.file), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
         return module
+
+
+def _unknown_arguments(call: ast.Call, known: Mapping[str, object]) -> list[str]:
+    """The keywords of a call that the imported function or class does not take."""
+    function: object = None
+    if isinstance(call.func, ast.Name):
+        function = known.get(call.func.id)
+    elif isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
+        function = getattr(known.get(call.func.value.id), call.func.attr, None)
+    if not callable(function):
+        return []
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # of a builtin
+        return []
+    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return []
+    return [keyword.arg for keyword in call.keywords if keyword.arg and keyword.arg not in parameters]
 
 
 def snippets(pages: str, *needs: str) -> list[Snippet]:

@@ -17,6 +17,8 @@ FIRST = (
     "test_stateful_merge",
     "test_docs",
     "test_blog_graph",
+    "test_range_gates",
+    "test_landed_visits",
     "test_stateful_merger",
     "test_dead_letter_replay",
     "test_io_manager_modes",

@@ -33,7 +33,7 @@ from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.lock import commit_lock
 from de_resources.spark import SparkEngine
 
-pytestmark = [pytest.mark.faults, pytest.mark.pattern("data_overwrite")]
+pytestmark = pytest.mark.faults
 
 WORKER = Path(__file__).with_name("writer_process.py")
 # A plain table has no versions to switch between.
@@ -115,6 +115,13 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     worker.output.close()
 
 
+def there(root: Path, name: str, **partitions: list[int]) -> None:
+    """A table with these rows in its partitions, made without an engine: who was there before is not asked."""
+    rows = [(id_, key) for key, ids in partitions.items() for id_ in ids]
+    columns = {"id": pa.array([id_ for id_, _ in rows], pa.int64()), "k": [key for _, key in rows]}
+    write_deltalake(str(root / "silver" / name), pa.table(columns), partition_by=["k"])
+
+
 def log_of(root: Path, name: str) -> TableLog:
     log = TableLog.open(str(root / "silver" / name))
     assert log is not None
@@ -133,17 +140,18 @@ def orphans(root: Path, name: str) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*.parquet") if "_delta_log" not in p.parts} - seen
 
 
+@pytest.mark.pattern("data_overwrite")
 class TestTwoProcesses:
-    APPENDS = 4
+    """The worker and this process, each with an engine, go through the same steps and start each of them together."""
 
-    @pytest.fixture(scope="class")
-    def lake(self, worker: Worker, engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """The worker and this process, each with an engine, go through the same steps and start each of them together."""
-        lake, meeting = tmp_path_factory.mktemp("lake"), tmp_path_factory.mktemp("meeting")
-        plans = {
-            "x": {"apart": ("a", [1, 2]), "same": ("a", [1, 2, 3]), "events": (None, [100])},
-            "y": {"apart": ("b", [3, 4]), "same": ("a", [7, 8]), "events": (None, [200])},
-        }
+    APPENDS = 3
+
+    def together(
+        self, worker: Worker, engine: SparkEngine, lake: Path, **steps: dict[str, tuple[str | None, Any]]
+    ) -> None:
+        """What each of the two writes, by the table: its partition, and its rows."""
+        meeting = lake / "meeting"
+        meeting.mkdir()
         works = [
             {
                 "root": str(lake),
@@ -153,12 +161,12 @@ class TestTwoProcesses:
                 "steps": [
                     {
                         "name": name,
-                        "rows": rows,
-                        "key": key,
+                        "rows": rows[me][1],
+                        "key": rows[me][0],
                         "mode": "append" if name == "events" else "overwrite",
                         "repeat": self.APPENDS if name == "events" else 1,
                     }
-                    for name, (key, rows) in plans[me].items()
+                    for name, rows in steps.items()
                 ],
             }
             for me, other in ("xy", "yx")
@@ -166,20 +174,22 @@ class TestTwoProcesses:
         answer = worker.begin(works[0])
         follow(engine, works[1])
         assert worker.status(answer) == 0, worker.told()[-3000:]
-        return lake
 
-    def test_different_partitions_both_land(self, lake: Path) -> None:
-        assert live(lake, "apart") == [1, 2, 3, 4]
+    def test_different_partitions_both_land(self, worker: Worker, engine: SparkEngine, tmp_path: Path) -> None:
+        self.together(worker, engine, tmp_path, apart={"x": ("a", [1, 2]), "y": ("b", [3, 4])})
+        assert live(tmp_path, "apart") == [1, 2, 3, 4]
 
-    def test_the_same_partition_has_the_rows_of_one(self, lake: Path) -> None:
-        assert live(lake, "same") in ([1, 2, 3], [7, 8])
-        stamps = [c.stamp["run"] for c in log_of(lake, "same").commits(10) if c.stamp]
+    def test_the_same_partition_has_the_rows_of_one(self, worker: Worker, engine: SparkEngine, tmp_path: Path) -> None:
+        self.together(worker, engine, tmp_path, same={"x": ("a", [1, 2, 3]), "y": ("a", [7, 8])})
+        assert live(tmp_path, "same") in ([1, 2, 3], [7, 8])
+        stamps = [c.stamp["run"] for c in log_of(tmp_path, "same").commits(10) if c.stamp]
         assert len(set(stamps)) == 2, "both committed, one after the other"
 
-    def test_no_append_is_lost(self, lake: Path) -> None:
+    def test_no_append_is_lost(self, worker: Worker, engine: SparkEngine, tmp_path: Path) -> None:
+        self.together(worker, engine, tmp_path, events={"x": (None, [100]), "y": (None, [200])})
         expected = sorted([*range(100, 100 + self.APPENDS), *range(200, 200 + self.APPENDS)])
-        assert live(lake, "events") == expected
-        assert log_of(lake, "events").version == 2 * self.APPENDS
+        assert live(tmp_path, "events") == expected
+        assert log_of(tmp_path, "events").version == 2 * self.APPENDS
 
 
 @pytest.mark.pattern("audit_write_audit_publish")
@@ -247,6 +257,7 @@ def test_a_step_of_a_migration_killed_half_way_harms_nobody_and_is_taken_again(
     assert walk.table.properties_now().get("delta.columnMapping.mode", "none") == "none"
 
 
+@pytest.mark.pattern("data_overwrite")
 def test_no_space_left_names_the_table_commits_nothing_and_the_next_run_is_clean(
     worker: Worker, engine: SparkEngine, tmp_path: Path
 ) -> None:
@@ -281,6 +292,7 @@ def test_no_space_left_names_the_table_commits_nothing_and_the_next_run_is_clean
     assert live(tmp_path, "orders") == NEW
 
 
+@pytest.mark.pattern("data_overwrite")
 def test_beside_another_writer_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is younger than the failed attempt may be what the other one is about to commit."""
     uri = tmp_path / "silver" / "orders"
@@ -302,11 +314,12 @@ def test_beside_another_writer_nothing_is_removed(tmp_path: Path, monkeypatch: p
     assert (alone.room.removed, alone.room.other, theirs.exists()) == (100, 0, False)
 
 
+@pytest.mark.pattern("data_overwrite")
 def test_a_foreign_engine_in_between_does_not_lose_the_rows_of_other_partitions(
     engine: SparkEngine, tmp_path: Path
 ) -> None:
     """Another partition's commit lands while this one is about to commit: Delta sees that they do not meet."""
-    materialise(engine, tmp_path, name="orders", rows=[1], key="a")
+    there(tmp_path, "orders", a=[1])
     table = f"delta.`{tmp_path}/silver/orders`"
 
     def interfere(_: str) -> None:
@@ -317,6 +330,7 @@ def test_a_foreign_engine_in_between_does_not_lose_the_rows_of_other_partitions(
     assert live(tmp_path, "orders") == [2, 5]
 
 
+@pytest.mark.pattern("data_overwrite")
 class TestKilled:
     """`kill -9` at every crash point; between them each kind of writer meets its end."""
 
@@ -325,7 +339,7 @@ class TestKilled:
     def test_at_a_crash_point_and_run_again(
         self, point: str, mode: str, worker: Worker, engine: SparkEngine, tmp_path: Path
     ) -> None:
-        self.seed(engine, tmp_path, mode)
+        there(tmp_path, mode, a=SEED, b=[9])
         step = {"name": mode, "rows": NEW, "key": "a", "mode": mode}
         ended = worker.do({"root": str(tmp_path), "steps": [step]}, DE_KILL_AT=point)
         assert ended == -signal.SIGKILL, worker.told()[-2000:]
@@ -336,16 +350,11 @@ class TestKilled:
         materialise(engine, tmp_path, name=mode, rows=NEW, key="a", mode=mode)
         assert live(tmp_path, mode) == sorted([*AFTER[mode], 9])
 
-    @staticmethod
-    def seed(engine: SparkEngine, lake: Path, mode: str) -> None:
-        materialise(engine, lake, name=mode, rows=SEED, key="a", mode="overwrite" if mode == "append" else mode)
-        materialise(engine, lake, name=mode, rows=[9], key="b", mode="append")
-
     def test_while_files_are_being_written_and_run_again(
         self, worker: Worker, engine: SparkEngine, tmp_path: Path
     ) -> None:
         mode = "append"
-        self.seed(engine, tmp_path, mode)
+        there(tmp_path, mode, a=SEED, b=[9])
         step = {"name": mode, "rows": 20_000, "key": "a", "mode": mode, "block": str(tmp_path)}
         worker.begin({"root": str(tmp_path), "steps": [step]})
         wait_for(tmp_path / "writing")

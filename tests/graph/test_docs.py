@@ -51,6 +51,18 @@ print("MATERIALISED", result.success, event.metadata)
 
 
 @pytest.mark.parametrize("snippet", PATTERNS, ids=str)
+def test_what_a_snippet_names_is_there(snippet: Snippet) -> None:
+    """Of all of them, also of those that only `make soak` runs."""
+    assert snippet.misnamed() == []
+
+
+def test_a_name_that_is_not_there_is_found() -> None:
+    code = "import json\nfrom textwrap import indent\njson.dump\njson.dumpz({})\nindent('', prefix='')\nindent('', prefx='')\n"
+    snippet = Snippet(PATTERNS[0].file, 1, "none", frozenset(), code)
+    assert sorted(snippet.misnamed()) == ["indent(prefx=…)", "json.dumpz"]
+
+
+@pytest.mark.parametrize("snippet", PATTERNS, ids=str)
 def test_a_pattern_in_a_project_of_ones_own(
     snippet: Snippet, engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

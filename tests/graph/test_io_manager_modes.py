@@ -24,11 +24,8 @@ def _fail(_: str) -> None:
 @pytest.mark.pattern("data_overwrite")
 class TestModes:
     def test_overwrite_replaces_the_whole_of_an_unpartitioned_table(self, shop: Shop) -> None:
-        rows = [(1,), (2,)]
-        users = asset("users", lambda _: shop.frame(rows, "id long"))
-        shop.run(users)
-        rows = [(3,)]
-        shop.run(users)
+        shop.seed("users", [(1,), (2,)], "id long", None)
+        shop.run(asset("users", lambda _: shop.frame([(3,)], "id long")))
         assert shop.rows("users") == [(3,)]
 
     def test_append_adds_in_every_run(self, shop: Shop) -> None:
@@ -63,15 +60,14 @@ class TestModes:
         assert shop.rows("users") == [(1,)]
 
     def test_create_or_replace_writes_the_rows_and_replaces_the_schema(self, shop: Shop) -> None:
-        shop.run(asset("users", lambda _: shop.frame([(1,)], "id long"), mode="create_or_replace"))
+        shop.seed("users", [(1,)], "id long", None)
         shop.run(asset("users", lambda _: shop.frame([("a", 2)], "name string, n int"), mode="create_or_replace"))
         assert shop.rows("users") == [("a", 2)]
 
     def test_the_managers_mode_is_the_default(self, shop: Shop) -> None:
         shop.config = {"mode": WriteMode.append}
-        users = asset("users", lambda _: shop.frame([(1,)], "id long"))
-        shop.run(users)
-        shop.run(users)
+        shop.seed("users", [(1,)], "id long", None)
+        shop.run(asset("users", lambda _: shop.frame([(1,)], "id long")))
         assert shop.rows("users") == [(1,), (1,)]
 
     @pytest.mark.parametrize(("option", "known"), [("mode", "create_or_replace"), ("schema_mode", "merge")])

@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,14 @@ def _run(*arguments: str) -> Result:
 def _words(text: str) -> str:
     """The text without frames and line breaks."""
     return re.sub(r"[\s│╭╮╰╯─━┃┏┓┗┛]+", " ", text)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def read_once() -> Iterator[None]:
+    """The marks of all tests, which each call of the command reads; the console script does so for itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(catalogue, "tests", cache(catalogue.tests))
+        yield
 
 
 @pytest.fixture(scope="module")
