@@ -49,6 +49,7 @@ class Platform:
             str(self.code), attribute=None, working_directory=str(self.folder), location_name="small"
         )
         self.context = WorkspaceProcessContext(self.instance, target)
+        self.known = ""
 
     @property
     def launcher(self) -> ForkingRunLauncher:
@@ -108,7 +109,12 @@ class Platform:
         assert event is not None
         assert event.run_id == run
         assert event.asset_materialization is not None
+        self.known = run
         return {"run": run} | {name: value.value for name, value in event.asset_materialization.metadata.items()}
+
+    def done(self) -> dg.DagsterRun:
+        """A run that a worker has worked off, for who does not ask about a new one."""
+        return self.run(self.known or self.identity()["run"])
 
     def monitor(self) -> None:
         """One look of the daemon that monitors runs."""
@@ -150,7 +156,7 @@ def test_workers_are_children_of_one_process_that_loaded_once(platform: Platform
 
 
 def test_what_a_worker_prints_is_in_the_logs_of_its_run(platform: Platform) -> None:
-    run = platform.identity()["run"]
+    run = platform.done().run_id
     (captured,) = [e.dagster_event for e in platform.instance.all_logs(run, of_type=dg.DagsterEventType.LOGS_CAPTURED)]
     assert captured is not None
     key = [run, "compute_logs", captured.logs_captured_data.file_key]
@@ -230,7 +236,7 @@ def test_run_monitoring_finds_a_worker_that_died_with_its_server(platform: Platf
 
 
 def test_a_retry_is_not_taken_for_the_worker_of_the_run_that_it_repeats(platform: Platform) -> None:
-    first = platform.run(platform.identity()["run"])
+    first = platform.done()
     worker = Worker.of(first)
     assert worker is not None
     assert Worker.of(first.with_tags(Worker("another run", worker.pid, worker.started).tag())) is None
@@ -273,7 +279,7 @@ def test_the_server_has_no_name_and_no_ear_for_ctrl_c(platform: Platform) -> Non
 
 def test_a_worker_does_nothing_without_the_word(platform: Platform) -> None:
     """The launcher died, or let Dagster's own start the run: nobody works it off twice."""
-    run = platform.run(platform.identity()["run"])
+    run = platform.done()
     server = next(server for _, server in platform.launcher._servers.values())
     connection, introduction = server.fork(platform.launcher._arguments(run))
     worker = Worker(**json.loads(introduction))
@@ -285,7 +291,7 @@ def test_a_worker_does_nothing_without_the_word(platform: Platform) -> None:
 
 
 def test_the_server_ends_with_whoever_started_it(platform: Platform) -> None:
-    origin = platform.run(platform.identity()["run"]).job_code_origin
+    origin = platform.done().job_code_origin
     assert origin is not None
     program = (
         "import sys, time; from dagster import DagsterInstance; from dagster._serdes import deserialize_value\n"

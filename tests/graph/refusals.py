@@ -13,10 +13,10 @@ from uuid import uuid4
 
 import dagster as dg
 import pandas as pd
-from io_manager_support import CHANGES, ORDERS, Shop, asset
+from io_manager_support import CHANGES, ORDER, ORDERS, Shop, asset
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from stored_forms import D1, moved, orders
+from stored_forms import D1, moved, seed
 
 from de_resources.delta.maintenance.restore import READS_POSITIONS, restore
 from de_resources.delta.table import CommitInfo, Table
@@ -26,6 +26,7 @@ CANARY = "canary.person@example.org"
 KEYS = dg.StaticPartitionsDefinition(["a", "b"])
 DAYS = dg.DailyPartitionsDefinition(start_date="2024-01-01", end_date="2024-01-04")
 CHANGE = "id long, seq long, email string, gone boolean"
+KEPT = "id long, k string"
 
 
 @dataclass(frozen=True)
@@ -41,23 +42,20 @@ class Refusal:
 
 
 def _kept(shop: Shop, name: str = "rows", *, local: bool = False, **metadata: Any) -> dg.AssetsDefinition:
-    """An asset of the partition `a` with rows of `a` and, from the second run on, of `b`."""
+    """An asset of the partition `a` with rows of `b` as well."""
 
     def make(_: dg.AssetExecutionContext) -> DataFrame:
-        first = not (shop.root / "silver" / name / "_delta_log").exists()
         if local:
-            return shop.frame([(1, "a" if first else "b")], "id long, k string")
-        rows = shop.spark.range(0, 1 if first else 2, 1, 2)
-        return rows.withColumn("k", F.when((F.col("id") < 1) | F.lit(first), "a").otherwise("b"))
+            return shop.frame([(1, "b")], KEPT)
+        return shop.spark.range(0, 2, 1, 2).withColumn("k", F.when(F.col("id") < 1, "a").otherwise("b"))
 
     return asset(name, make, partitions=KEYS, partition_expr="k", **metadata)
 
 
 def _outside(**options: Any) -> Callable[[Shop], object]:
     def provoke(shop: Shop) -> object:
-        kept = _kept(shop, **options)
-        shop.run(kept, key="a")
-        return shop.run(kept, key="a")
+        shop.seed("rows", [(0, "a")], KEPT, "k" if options.get("partitioned_by", True) else None)
+        return shop.run(_kept(shop, **options), key="a")
 
     return provoke
 
@@ -65,10 +63,10 @@ def _outside(**options: Any) -> Callable[[Shop], object]:
 def meanwhile(
     change: Callable[[str], None], retries: int | dg.RetryPolicy = 0
 ) -> Callable[[Shop], dg.ExecuteInProcessResult]:
-    """A foreign writer commits while the engine computes the rows of the second run, in its first attempt."""
+    """A foreign writer commits while the engine computes the rows of a run, in its first attempt."""
 
     def provoke(shop: Shop) -> dg.ExecuteInProcessResult:
-        uri, calls = shop.uri("rows"), iter((False, True, False))
+        uri, calls = shop.uri("rows"), iter((True, False))
 
         def interfere(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
             for batch in batches:
@@ -78,11 +76,10 @@ def meanwhile(
 
         def make(_: dg.AssetExecutionContext) -> DataFrame:
             rows = shop.spark.range(0, 1, 1, 1).withColumn("k", F.lit("a"))
-            return rows.mapInPandas(interfere, "id long, k string") if next(calls) else rows
+            return rows.mapInPandas(interfere, KEPT) if next(calls) else rows
 
-        kept = asset("rows", make, partitions=KEYS, partition_expr="k", retries=retries)
-        shop.run(kept, key="a")
-        return shop.run(kept, key="a")
+        shop.seed("rows", [(0, "a")], KEPT, "k")
+        return shop.run(asset("rows", make, partitions=KEYS, partition_expr="k", retries=retries), key="a")
 
     return provoke
 
@@ -115,32 +112,28 @@ def _altering() -> Callable[[str], None]:
     return alter
 
 
-def _merged(*batches: list[tuple[Any, ...]], schema: str = CHANGE, **options: Any) -> Callable[[Shop], object]:
-    """Batches that are merged one after another."""
+def _merged(there: list[tuple[Any, ...]], batch: list[tuple[Any, ...]], **options: Any) -> Callable[[Shop], object]:
+    """A batch that is merged into what is there."""
 
     def provoke(shop: Shop) -> object:
-        for batch in batches:
-            frame = shop.frame(batch, schema)
-            options_ = {"contract": CHANGES} | options
-            shop.run(asset("rows", lambda _, frame=frame: frame, mode="merge", **options_))  # type: ignore[misc]
-        return None
+        shop.seed("rows", there, CHANGE, None)
+        return shop.run(asset("rows", lambda _: shop.frame(batch, CHANGE), mode="merge", contract=CHANGES, **options))
 
     return provoke
 
 
 def _two_days(shop: Shop) -> object:
     def make(context: dg.AssetExecutionContext) -> DataFrame:
-        day = date.fromisoformat(context.partition_key)
-        return shop.frame([(1, day, 1.0, None)], "id long, day date, amount double, email string")
+        return shop.frame([(1, date.fromisoformat(context.partition_key), 1.0, None)], ORDER)
 
+    shop.seed("rows", [(1, date(2024, 1, 1), 1.0, None)], ORDER)
     kept = asset("rows", make, partitions=DAYS, partition_expr="day", mode="merge", contract=ORDERS)
-    shop.run(kept, key="2024-01-01")
     return shop.run(kept, key="2024-01-02")
 
 
 def _twice(second: Callable[[Shop], DataFrame], **metadata: Any) -> Callable[[Shop], object]:
     def provoke(shop: Shop) -> object:
-        shop.run(asset("rows", lambda _: shop.frame([(1,)], "id long")))
+        shop.seed("rows", [(1,)], "id long", None)
         return shop.run(asset("rows", lambda _: second(shop), **metadata))
 
     return provoke
@@ -171,7 +164,7 @@ def _missing(shop: Shop) -> object:
 
 
 def _restored(shop: Shop) -> object:
-    shop.run(asset("rows", lambda _: shop.frame([(1,)], "id long")))
+    shop.seed("rows", [(1,)], "id long", None)
     stamp = CommitInfo("silver.rows", "test", "all", "run", "run", uuid4().hex)
     return restore(shop.spark, Table("silver.rows", shop.uri("rows")), 99, stamp)
 
@@ -186,7 +179,7 @@ def _fed_since(shop: Shop) -> object:
 
 
 def _no_room(shop: Shop) -> object:
-    """The rows of the second run meet a disk that is full, as whoever writes them says it."""
+    """The rows of a run meet a disk that is full, as whoever writes them says it."""
 
     def full(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:
@@ -194,7 +187,7 @@ def _no_room(shop: Shop) -> object:
                 raise OSError(28, "No space left on device")
             yield batch
 
-    shop.run(asset("rows", lambda _: shop.frame([(1,)], "id long")))
+    shop.seed("rows", [(1,)], "id long", None)
     return shop.run(asset("rows", lambda _: shop.spark.range(0, 1, 1, 1).mapInPandas(full, "id long")))
 
 
@@ -216,7 +209,7 @@ def _stored_by(name: str, key: str, **options: Any) -> Callable[[Shop], object]:
 
 
 def _moved(shop: Shop) -> object:
-    shop.run(orders(shop, [(1, D1, 5.0, "ann@x.org")], name="rows"), key=D1)
+    seed(shop, [(1, D1, 5.0, "ann@x.org")], name="rows")
     return shop.run(moved(shop, name="rows"), key=D1)
 
 
@@ -249,7 +242,7 @@ def _broken(**metadata: Any) -> Callable[[Shop], object]:
     def provoke(shop: Shop) -> object:
         for amount in (1.0, -1.0):
             row = (1 if amount > 0 else None, None, amount, CANARY)
-            frame = shop.frame([row], "id long, day date, amount double, email string")
+            frame = shop.frame([row], ORDER)
             shop.run(asset("rows", lambda _, frame=frame: frame, contract=ORDERS, constraints=True, **metadata))  # type: ignore[misc]
         return None
 

@@ -435,26 +435,6 @@ def test_a_column_of_the_devices_becomes_another_one_while_everybody_goes_on(
     assert _multiset(lakehouse.rows("silver/devices")) == before
 
 
-@pytest.mark.pattern("merger")
-def test_a_device_that_stands_twice_in_the_dump_is_one_and_with_two_names_is_refused(lakehouse: Lakehouse) -> None:
-    folder = lakehouse.settings.landing / "devices"
-    whole = (folder / "devices.json").read_text()
-    first = whole.splitlines()[0]
-    renamed = json.dumps({**json.loads(first), "full_name": "another name"})
-    before = _multiset(lakehouse.rows("silver/devices"))
-    try:
-        _dump(folder, f"{whole}{first}\n")
-        assert _run(lakehouse, "bronze/devices", "silver/devices").success
-        assert _multiset(lakehouse.rows("silver/devices")) == before
-        _dump(folder, f"{whole}{renamed}\n")
-        refused = _run(lakehouse, "bronze/devices", "silver/devices")
-        (failure,) = [e for e in refused.get_step_failure_events() if e.step_key == "silver__devices"]
-        assert "Cannot merge into `silver.devices`" in str(failure.step_failure_data.error)
-        assert _multiset(lakehouse.rows("silver/devices")) == before
-    finally:
-        _dump(folder, whole)
-
-
 @pytest.mark.pattern("readiness_marker")
 def test_an_hour_without_its_marker_is_not_read(lakehouse: Lakehouse) -> None:
     marker = hour_folder(lakehouse.settings.landing, HOURS[3]) / MARKER

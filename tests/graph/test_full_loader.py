@@ -315,13 +315,14 @@ def test_readers_during_a_load_see_the_old_dump_or_the_new_one(
 
 
 @pytest.mark.pattern("merger")
-def test_two_names_of_one_device_are_refused_and_none_of_them_hides_the_other(
+def test_a_device_that_stands_twice_is_one_and_with_two_names_is_refused_and_none_of_them_hides_the_other(
     engine: SparkEngine, tmp_path: Path
 ) -> None:
     assert engine.spark_session is not None
     provider = Provider(Settings.from_environment({"DE_HOME": str(tmp_path)}), engine)
-    provider.land_devices(GOOD)
+    provider.land_devices([*GOOD, GOOD[0]])
     assert provider.load().success
+    assert provider.names("silver") == names_of(GOOD)
     other = {**GOOD[3], "full_name": "another name"}
 
     provider.land_devices([*GOOD, GOOD[3], other])

@@ -33,23 +33,15 @@ def merged(shop: Shop, rows: list[tuple[object, ...]]) -> dg.AssetsDefinition:
 @pytest.mark.pattern("merger")
 def test_defect_2_replace_and_delete_unmatched_leaves_other_partitions_and_inserts(shop: Shop) -> None:
     shop.config = {"merge_config": MergeConfig(merge_type=MergeType.replace_delete_unmatched)}
-    rows: list[tuple[object, ...]] = [(1, FIRST)]
-    definition = merged(shop, rows)
-    shop.run(definition, key="2024-01-01")
-    rows[:] = [(2, SECOND), (3, SECOND)]
-    shop.run(definition, key="2024-01-02")
-    rows[:] = [(3, SECOND), (4, SECOND)]
-    shop.run(definition, key="2024-01-02")
+    shop.seed("days", [(1, FIRST), (2, SECOND), (3, SECOND)], "id long, day date")
+    shop.run(merged(shop, [(3, SECOND), (4, SECOND)]), key="2024-01-02")
     assert shop.rows("days") == [(1, FIRST), (3, SECOND), (4, SECOND)]
 
 
 @pytest.mark.pattern("merger")
 def test_defect_3_a_late_row_of_another_day_is_refused_and_not_inserted_twice(shop: Shop) -> None:
-    rows: list[tuple[object, ...]] = [(1, FIRST)]
-    definition = merged(shop, rows)
-    shop.run(definition, key="2024-01-01")
-    rows.append((2, SECOND))
-    error = shop.failure(definition, key="2024-01-02")
+    shop.seed("days", [(1, FIRST)], "id long, day date")
+    error = shop.failure(merged(shop, [(1, FIRST), (2, SECOND)]), key="2024-01-02")
     assert isinstance(error, RowsOutsideSlice)
     assert error.values == ["2024-01-01"]
     assert shop.rows("days") == [(1, FIRST)]
@@ -73,9 +65,11 @@ def test_defect_4_and_5_a_selected_column_of_a_string_partitioned_table_has_its_
 
 
 @pytest.mark.pattern("data_overwrite")
-def test_defect_6_create_or_replace_writes_its_rows(shop: Shop) -> None:
+def test_defects_6_and_8_create_or_replace_writes_its_rows_and_the_root_logger_is_left_alone(shop: Shop) -> None:
+    before = logging.getLogger().level
     shop.run(asset("users", lambda _: shop.frame([(1,), (2,)], "id long"), mode="create_or_replace"))
     assert shop.rows("users") == [(1,), (2,)]
+    assert logging.getLogger().level == before
 
 
 @pytest.mark.pattern("data_overwrite")
@@ -87,12 +81,6 @@ def test_defect_7_a_bigint_partition_column_and_a_table_of_nothing_else(shop: Sh
     for key in ("7", "9000000000", "7"):
         shop.run(only, key=key)
     assert shop.rows("only") == [(7,), (9000000000,)]
-
-
-def test_defect_8_the_root_logger_is_left_alone(shop: Shop) -> None:
-    before = logging.getLogger().level
-    shop.run(asset("users", lambda _: shop.frame([(1,)], "id long")))
-    assert logging.getLogger().level == before
 
 
 def test_defect_9_column_types_are_plain_and_the_layout_is_the_assets_choice(shop: Shop) -> None:
@@ -236,7 +224,6 @@ def test_a_table_of_deltalake_is_continued(shop: Shop) -> None:
     )
 
 
-@pytest.mark.pattern("data_overwrite")
 def test_differences_in_versions_and_names(shop: Shop) -> None:
     """As the page of the IO manager lists them."""
     shop.run(asset("users", lambda _: shop.frame([(1,)], "id long")))

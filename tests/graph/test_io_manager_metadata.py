@@ -28,6 +28,13 @@ def orders(shop: Shop, rows: list[tuple[object, ...]]) -> dg.AssetsDefinition:
     )
 
 
+def there(shop: Shop) -> dg.AssetsDefinition:
+    """The same asset with one row, whose table is there already, written without the engine."""
+    rows: list[tuple[object, ...]] = [(1, DAY, 1.0, None)]
+    shop.seed("orders", rows, ORDER)
+    return orders(shop, rows)
+
+
 @counted_on_the_way
 def test_the_metadata_is_complete(shop: Shop) -> None:
     rows: list[tuple[object, ...]] = [
@@ -80,7 +87,7 @@ class TestRange:
         events = result.asset_materializations_for_node("silver__orders")
         return {str(e.partition): {k: v.value for k, v in e.metadata.items()} for e in events}
 
-    def test_each_partition_tells_what_lies_in_it(self, shop: Shop) -> None:
+    def test_each_partition_tells_what_lies_in_it_and_totals_are_named_as_the_runs(self, shop: Shop) -> None:
         told = self.told(shop, self.ROWS)
         folders = {key: list((shop.root / "silver" / "orders" / f"day={key}").glob("*.parquet")) for key in told}
         assert {key: found["dagster/partition_row_count"] for key, found in told.items()} == {
@@ -94,9 +101,7 @@ class TestRange:
         assert {key: found.get("delta/bytes", 0) for key, found in told.items()} == {
             key: sum(file.stat().st_size for file in files) for key, files in folders.items()
         }
-
-    def test_totals_are_named_as_the_runs(self, shop: Shop) -> None:
-        for found in self.told(shop, self.ROWS).values():
+        for found in told.values():
             assert found["run/contract/rows"] == 11
             assert found["run/partitions"] == 3
             assert found["contract/violations"] == dict.fromkeys(found["run/contract/violations"], 0)  # type: ignore[call-overload]
@@ -108,25 +113,13 @@ class TestRange:
             assert found["run/contract/violations"]["id_present"] == 1  # type: ignore[index]
 
 
-def test_the_data_version_is_deltas_version(shop: Shop) -> None:
-    definition = orders(shop, [(1, DAY, 1.0, None)])
-    for _ in range(2):
-        shop.run(definition, key="2024-01-01")
-        record = shop.instance.get_latest_materialization_event(dg.AssetKey(["silver", "orders"]))
-        assert record is not None
-        materialization = record.asset_materialization
-        assert materialization is not None
-        assert (materialization.tags or {})["dagster/data_version"] == str(shop.version("orders"))
-
-
 def test_column_lineage_leads_to_the_parents(shop: Shop) -> None:
-    source = orders(shop, [(1, DAY, 1.0, None)])
+    source = there(shop)
 
     @dg.asset(key=["silver", "totals"], ins={"orders": dg.AssetIn(["silver", "orders"])})
     def totals(orders: DataFrame) -> DataFrame:
         return orders.groupBy("day").agg(F.sum("amount").alias("total"))
 
-    shop.run(source, key="2024-01-01")
     result = shop.run(source, totals, select=[totals])
     lineage = shop.metadata(result, "totals")["dagster/column_lineage"].deps_by_column
     parent = dg.AssetKey(["silver", "orders"])
@@ -187,7 +180,6 @@ def counted_jobs(shop: Shop, group: str) -> Iterator[list[int]]:
 
 
 @counted_on_the_way
-@pytest.mark.pattern("data_overwrite")
 def test_all_of_it_costs_no_job_and_no_second_look_at_the_data(shop: Shop, tmp_path: Path) -> None:
     """The same frame written by Spark alone takes as many jobs, and every row is computed once."""
     seen = tmp_path / "seen"
@@ -197,9 +189,7 @@ def test_all_of_it_costs_no_job_and_no_second_look_at_the_data(shop: Shop, tmp_p
         return shop.frame(rows, ORDER).withColumn("id", counting("id", seen))
 
     definition = asset("orders", lambda _: frame(), partitions=DAILY, partition_expr="day", contract=ORDERS)
-    shop.run(definition, key="2024-01-01")
-    shop.run(definition, key="2024-01-01")
-    seen.unlink()
+    shop.seed("orders", rows, ORDER)
     with counted_jobs(shop, "plain") as plain:
         frame().write.format("delta").mode("overwrite").option("replaceWhere", "day = DATE '2024-01-01'").save(
             shop.uri("orders")
@@ -233,8 +223,10 @@ def test_a_merge_computes_its_source_once(shop: Shop, tmp_path: Path) -> None:
     assert found["merge/changes"] == {"insert": 50}
 
 
-def test_the_commit_is_stamped(shop: Shop) -> None:
-    result = shop.run(orders(shop, [(1, DAY, 1.0, None)]), key="2024-01-01")
+def test_the_commit_is_stamped_and_its_version_is_the_data_version(shop: Shop) -> None:
+    result = shop.run(there(shop), key="2024-01-01")
+    (record,) = result.asset_materializations_for_node("silver__orders")
+    assert (record.tags or {})["dagster/data_version"] == str(shop.version("orders")) == "1"
     entry = json.loads(TableLog.open(shop.uri("orders")).table.history(1)[0]["userMetadata"])  # type: ignore[union-attr]
     assert entry["run"] == entry["origin"] == result.run_id
     assert entry["slice"] == "2024-01-01"
@@ -253,11 +245,10 @@ class TestUndeclared:
                 shop.spark.read.format("delta").load(shop.uri("orders")).groupBy("day").agg(F.sum("amount").alias("n"))
             )
 
-        return orders(shop, [(1, DAY, 1.0, None)]), totals
+        return there(shop), totals
 
     def test_it_is_reported_with_both_names(self, shop: Shop) -> None:
         source, totals = self.definitions(shop)
-        shop.run(source, key="2024-01-01")
         result = shop.run(source, totals, select=[totals])
         assert shop.metadata(result, "totals")["lineage/undeclared"] == ["`silver/orders`"]
         logs = shop.instance.all_logs(result.run_id)
@@ -266,7 +257,6 @@ class TestUndeclared:
 
     def test_one_that_is_declared_is_not(self, shop: Shop) -> None:
         source, totals = self.definitions(shop, deps=[dg.AssetKey(["silver", "orders"])])
-        shop.run(source, key="2024-01-01")
         result = shop.run(source, totals, select=[totals])
         assert "lineage/undeclared" not in shop.metadata(result, "totals")
 
@@ -276,7 +266,7 @@ class TestUndeclaredWrites:
     """Tables that the code of an asset writes by their path, beside the one that it declares."""
 
     def test_what_code_wrote_beside_its_output_is_reported_once_with_both_names(self, shop: Shop) -> None:
-        source = orders(shop, [(1, DAY, 1.0, None)])
+        source = there(shop)
         sly = [True]
 
         def made(_: dg.AssetExecutionContext) -> DataFrame:
@@ -289,7 +279,6 @@ class TestUndeclaredWrites:
             return shop.frame([(7,)], "n long")
 
         totals = asset("totals", made)
-        shop.run(source, key="2024-01-01")
         result = shop.run(source, totals, select=[totals])
         assert shop.metadata(result, "totals")["lineage/undeclared_writes"] == ["`silver/hidden`", "`silver/orders`"]
         warned = [e.user_message for e in shop.instance.all_logs(result.run_id) if e.level == logging.WARNING]
@@ -299,7 +288,7 @@ class TestUndeclaredWrites:
 
     def test_what_is_its_own_or_was_written_by_somebody_else_is_not(self, shop: Shop) -> None:
         """Its own table by hand, a settings commit, a writer outside of the engine, and code between two runs."""
-        source = orders(shop, [(1, DAY, 1.0, None)])
+        source = there(shop)
 
         def made(_: dg.AssetExecutionContext) -> DataFrame:
             shop.frame([(1,)], "n long").write.format("delta").mode("append").save(shop.uri("totals"))
@@ -308,7 +297,6 @@ class TestUndeclaredWrites:
             return shop.frame([(7,)], "n long")
 
         totals = asset("totals", made)
-        shop.run(source, key="2024-01-01")
         shop.frame([(1,)], "n long").write.format("delta").save(shop.uri("between"))
         result = shop.run(source, totals, select=[totals])
         assert [name for name in shop.metadata(result, "totals") if name.startswith("lineage/undeclared")] == []

@@ -53,8 +53,8 @@ def visits(shop: Shop, names: tuple[str, ...], rows: list[tuple[Any, ...]], **me
 @pytest.mark.parametrize("names", [STORABLE, ANY], ids=["storable", "mapped"])
 class TestEveryWay:
     def test_a_slice_is_created_replaced_read_and_described(self, shop: Shop, names: tuple[str, ...]) -> None:
-        shop.run(visits(shop, names, [row("old", 1)]), key="2024-01-01")
-        shop.run(visits(shop, names, [row("other", 1, day=date(2024, 1, 2))]), key="2024-01-02")
+        both = [row("old", 1), row("other", 1, day=date(2024, 1, 2))]
+        shop.run(visits(shop, names, both), keys=("2024-01-01", "2024-01-02"))
 
         @dg.asset(key=["silver", "copies"], ins={"visits": dg.AssetIn(["silver", "visits"])}, partitions_def=DAILY,
                   metadata={"partition_expr": names[2], "table_configuration": MAPPED})  # fmt: skip

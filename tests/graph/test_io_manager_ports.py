@@ -11,13 +11,12 @@ from pyspark.sql import DataFrame
 
 from de_resources.delta.ports import NotAFrame, NotAnAsset
 
-pytestmark = pytest.mark.pattern("data_overwrite")
-
 
 def users(shop: Shop, *ids: int) -> dg.AssetsDefinition:
     return asset("users", lambda _: shop.frame([(id_,) for id_ in ids], "id long"))
 
 
+@pytest.mark.pattern("data_overwrite")
 @pytest.mark.parametrize("annotation", [Optional[DataFrame], DataFrame | None, Any], ids=str)  # noqa: UP045 - both spellings
 def test_an_input_may_be_annotated_as_optional(shop: Shop, annotation: Any) -> None:
     seen: list[int] = []
@@ -26,7 +25,9 @@ def test_an_input_may_be_annotated_as_optional(shop: Shop, annotation: Any) -> N
         seen.extend(row.id for row in users.collect())
 
     reader.__annotations__["users"] = annotation
-    shop.run(users(shop, 7), dg.asset(ins={"users": dg.AssetIn(["silver", "users"])})(reader))
+    shop.seed("users", [(7,)], "id long", None)
+    read = dg.asset(ins={"users": dg.AssetIn(["silver", "users"])})(reader)
+    shop.run(users(shop), read, select=[read])
     assert seen == [7]
 
 
@@ -34,7 +35,8 @@ def test_an_input_that_wants_no_frame_is_refused(shop: Shop) -> None:
     @dg.asset(ins={"users": dg.AssetIn(["silver", "users"])})
     def reader(users: list[int]) -> None: ...
 
-    error = shop.failure(users(shop, 7), reader)
+    shop.seed("users", [(7,)], "id long", None)
+    error = shop.failure(users(shop), reader, select=[reader])
     assert isinstance(error, NotAFrame)
     assert (error.asset, error.what) == ("silver/users", "input")
 
@@ -55,6 +57,7 @@ def failed(job: dg.JobDefinition) -> NotAnAsset:
     return caught.value
 
 
+@pytest.mark.pattern("data_overwrite")
 def test_values_of_plain_ops_are_refused_with_what_to_do(shop: Shop) -> None:
     @dg.op
     def make() -> DataFrame:
@@ -115,6 +118,7 @@ def test_an_input_of_an_op_that_no_asset_writes_is_refused(shop: Shop) -> None:
     assert error.name == "read.users"
 
 
+@pytest.mark.pattern("data_overwrite")
 def test_a_branch_reads_production_until_it_has_its_own(shop: Shop, tmp_path: Path) -> None:
     branch = Shop(shop.engine, tmp_path / "branch", instance=shop.instance)
     both = BranchingIOManager(parent_io_manager=shop.manager, branch_io_manager=branch.manager, branch_name="mine")
@@ -128,7 +132,7 @@ def test_a_branch_reads_production_until_it_has_its_own(shop: Shop, tmp_path: Pa
         resources = {"io_manager": both}
         dg.materialize([definition, reader], instance=shop.instance, resources=resources, selection=[only])
 
-    shop.run(users(shop, 1))
+    shop.seed("users", [(1,)], "id long", None)
     run(users(shop, 2), reader)
     run(users(shop, 2), users(shop, 2))
     run(users(shop, 2), reader)

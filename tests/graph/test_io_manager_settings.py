@@ -12,8 +12,6 @@ from de_resources.delta.asset_settings import NotAtRunTime, UnsupportedSetting
 from de_resources.delta.log import TableLog
 from de_resources.delta.write.frames import SchemaMismatch
 
-pytestmark = pytest.mark.pattern("data_overwrite")
-
 
 def saying(shop: Shop, rows: list[Any], schema: str, said: dict[str, Any], **metadata: Any) -> dg.AssetsDefinition:
     """The asset `silver/users`, whose run adds metadata to its output."""
@@ -25,8 +23,9 @@ def saying(shop: Shop, rows: list[Any], schema: str, said: dict[str, Any], **met
     return asset("users", make, **metadata)
 
 
+@pytest.mark.pattern("data_overwrite")
 def test_a_run_changes_the_mode_of_its_write(shop: Shop) -> None:
-    shop.run(asset("users", lambda _: shop.frame([(1,)], "id long"), mode="append"))
+    shop.seed("users", [(1,)], "id long", None)
     shop.run(saying(shop, [(2,)], "id long", {"mode": "overwrite"}, mode="append"))
     assert shop.rows("users") == [(2,)]
     shop.run(saying(shop, [(3,)], "id long", {"mode": "append"}))
@@ -50,6 +49,7 @@ def test_a_run_names_the_keys_of_its_merge(shop: Shop) -> None:
     assert shop.rows("users") == [(1, "a"), (1, "b")]
 
 
+@pytest.mark.pattern("data_overwrite")
 @pytest.mark.parametrize("setting", ["writer_properties", "commit_properties", "merge_operations_config"])
 @pytest.mark.parametrize("by_run", [False, True], ids=["defined", "said by the run"])
 def test_a_setting_that_nobody_would_follow_is_refused_by_name(shop: Shop, setting: str, by_run: bool) -> None:

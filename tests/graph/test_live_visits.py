@@ -112,7 +112,9 @@ KEPT = {place: verdict for place, verdict in EXPECTED.items() if verdict != "dup
 
 @pytest.fixture(scope="module")
 def live(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """The stream in three pieces; of the second, a run dies after each of the tables that come before the state."""
+    """The stream in three pieces; of the second, a run dies after the first of the tables that come before the state, and after
+    the last.
+    """
     assert engine.spark_session is not None
     with silent_instance() as instance:
         live = Live(engine, tmp_path_factory.mktemp("live") / "lake", instance)
@@ -120,7 +122,6 @@ def live(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Itera
         assert live.run(ASSETS)
         live.load(PIECES[1])
         assert not live.run(ASSETS, killed_after="silver.visits_live_dead_letter")
-        assert not live.run(ASSETS, killed_after="silver.visits_live_late")
         assert not live.run(ASSETS, killed_after="silver.visits_live")
         live.load(PIECES[2])
         assert live.run()
@@ -139,6 +140,17 @@ def test_runs_and_crashes_leave_what_one_record_after_the_other_gives(live: Live
     }
     arrived = {(r.source, r.position): r.arrived for r in STREAM}
     assert marks == {place: WATERMARKS[arrived[place]] for place in marks}
+
+
+@pytest.mark.faults
+@pytest.mark.pattern("late_data_detector")
+def test_a_run_that_died_after_the_late_visits_is_taken_up(engine: SparkEngine, tmp_path: Path) -> None:
+    with silent_instance() as instance:
+        live = Live(engine, tmp_path / "lake", instance)
+        live.load([record for piece in PIECES for record in piece])
+        assert not live.run(ASSETS, killed_after="silver.visits_live_late")
+        assert live.run(ASSETS)
+        assert live.found() == KEPT
 
 
 @pytest.mark.pattern("dead_letter")

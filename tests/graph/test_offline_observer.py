@@ -3,22 +3,23 @@
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as arrow
 import pytest
 from dagster_delta import LocalConfig
+from deltalake import write_deltalake
 from io_manager_support import ORDERS
 from pyspark.sql import DataFrame
 from test_io_manager_metadata import counted_jobs
 
 from de_assets.automation.offline_observer import offline_observer_job, schedule
 from de_checks.contract import contract_check
-from de_resources.contract import Contract
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.delta.maintenance import maintain
 from de_resources.delta.table import CommitInfo, Table
@@ -60,16 +61,7 @@ class World:
             backfill_policy=dg.BackfillPolicy.single_run(),
         )
         def orders(context: dg.AssetExecutionContext) -> DataFrame:
-            rows = [
-                (
-                    n if day not in self.bad else None,
-                    date.fromisoformat(day),
-                    float(n % 100),
-                    None if n % 4 == 0 else EMAIL,
-                )
-                for day in context.partition_keys
-                for n in range(self.rows.get(day, 20))
-            ]
+            rows = self.orders_of(context.partition_keys)
             return self.engine.spark_session.createDataFrame(rows, "id long, day date, amount double, email string")
 
         config: dict[str, Any] = {
@@ -84,6 +76,19 @@ class World:
             jobs=[offline_observer_job([orders], [self.check], lambda: self.folder, lambda: NOW)],
             resources={"io_manager": SparkDeltaIOManager(**config), "lake": Lake(**config)},
         )
+
+    def orders_of(self, days: Sequence[str]) -> list[tuple[Any, ...]]:
+        return [
+            (n if day not in self.bad else None, date.fromisoformat(day), float(n % 100), None if n % 4 == 0 else EMAIL)
+            for day in days
+            for n in range(self.rows.get(day, 20))
+        ]
+
+    def seed(self, first: int, last: int) -> None:
+        """The same days in a table that is there before, written without the engine, and judged by nobody."""
+        names = ("id", "day", "amount", "email")
+        rows = [dict(zip(names, row, strict=True)) for row in self.orders_of([key(n) for n in range(first, last + 1)])]
+        write_deltalake(self.table.uri, arrow.Table.from_pylist(rows), partition_by=["day"])
 
     @property
     def folder(self) -> Path:
@@ -148,9 +153,9 @@ def test_a_profile_has_the_figures_of_each_new_partition_and_a_page(world: World
 
 
 def test_each_version_is_looked_at_once_and_only_what_changed(world: World) -> None:
-    world.write(0, 3)
-    assert world.observe() is not None
-    assert world.observe() is None
+    world.seed(0, 3)
+    assert world.look() is not None
+    assert world.look() is None
     world.rows[key(1)] = 7
     world.write(1, 1)
     look = world.look()
@@ -184,7 +189,7 @@ def test_one_aggregate_reads_each_file_once_and_only_figures_come_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.rows = dict.fromkeys(map(key, range(3)), 500)
-    world.write(0, 2)
+    world.seed(0, 2)
     collected: list[int] = []
     session_frame = type(world.engine.spark_session.range(1))
     collect = session_frame.collect
@@ -243,7 +248,7 @@ def test_a_day_that_a_blocking_check_refused_is_not_learnt_from(world: World) ->
 
 @pytest.mark.parametrize("name", ["publish", "save"])
 def test_a_look_that_dies_is_made_again(world: World, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    world.write(0, 1)
+    world.seed(0, 1)
 
     def die(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -330,27 +335,25 @@ def test_a_table_of_thousands_of_columns_is_profiled_and_its_page_stays_readable
     assert told == (columns > measured)
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([None, None], {"nulls": 2, "not_finite": 0}),
-        ([math.nan, math.inf, -math.inf], {"nulls": 0, "not_finite": 3}),
-        ([7.0, 7.0], {"nulls": 0, "not_finite": 0, "min": 7.0, "max": 7.0, "quantiles": [7.0] * 5}),
-        ([math.nan, 7.0, None], {"nulls": 1, "not_finite": 1, "min": 7.0, "max": 7.0, "quantiles": [7.0] * 5}),
-    ],
-    ids=["only nulls", "no number", "one value", "one number"],
-)
-def test_what_is_no_number_is_counted_and_is_no_bound(
-    engine: SparkEngine, tmp_path: Path, values: list[float | None], expected: Mapping[str, object]
-) -> None:
-    session, uri = engine.spark_session, str(tmp_path / "t")
-    rows = [(n, date(2024, 1, 1), value, EMAIL) for n, value in enumerate(values)]
-    session.createDataFrame(rows, "id long, day date, amount double, email string").write.format("delta").save(uri)
-    table = Table("silver.orders", uri, Contract.load(ORDERS))
-    look = OfflineObserver(tmp_path / "p").look(lambda: session, "silver/orders", table, NOW)
+VALUES: Mapping[str, tuple[list[float | None], Mapping[str, object]]] = {
+    key(0): ([None, None], {"nulls": 2, "not_finite": 0}),
+    key(1): ([math.nan, math.inf, -math.inf], {"nulls": 0, "not_finite": 3}),
+    key(2): ([7.0, 7.0], {"nulls": 0, "not_finite": 0, "min": 7.0, "max": 7.0, "quantiles": [7.0] * 5}),
+    key(3): ([math.nan, 7.0, None], {"nulls": 1, "not_finite": 1, "min": 7.0, "max": 7.0, "quantiles": [7.0] * 5}),
+}
+"""Days that hold: only nulls, no number, one value, one number."""
+
+
+def test_what_is_no_number_is_counted_and_is_no_bound(world: World) -> None:
+    rows = [(n, date.fromisoformat(day), v, EMAIL) for day, (values, _) in VALUES.items() for n, v in enumerate(values)]
+    names = ("id", "day", "amount", "email")
+    written = arrow.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+    write_deltalake(world.table.uri, written, partition_by=["day"])
+    look = world.look()
     assert look is not None
-    assert look.newest.figures.columns["amount"] == expected
-    assert look.judgement.drifts == [], "a history of one judges nothing"
+    found = {point.key: point.figures.columns["amount"] for point in look.new}
+    assert found == {day: expected for day, (_, expected) in VALUES.items()}
+    assert look.judgement.drifts == [], "so short a history judges nothing"
 
 
 def test_the_schedule_is_on_and_asks_for_the_job() -> None:

@@ -100,7 +100,7 @@ def test_observing_costs_no_job_and_every_row_is_computed_once(shop: Shop, tmp_p
         return asset("orders", make, partitions=DAILY, partition_expr="day", contract=ORDERS, **metadata)
 
     plain, watched = definition(), definition(writer=OBSERVER)
-    shop.run(plain, key=KEY)
+    shop.seed("orders", rows, ORDER)
     jobs: dict[str, int] = {}
     for name, each in {"plain": plain, "watched": watched}.items():
         seen.unlink(missing_ok=True)
@@ -186,13 +186,19 @@ class TestFailing:
         assert told == {"not_observed": "ZeroDivisionError: no figure is known"}
         assert len(shop.rows("orders")) == 1
 
-    def test_a_column_that_is_gone(self, shop: Shop) -> None:
-        told = observed(shop, shop.run(orders(shop, self.ROWS, observe={"columns": ["price"]}), key=KEY))
-        assert told == {"not_observed": "LookupError: there is no column 'price'"}
-
-    def test_nothing_is_written_where_it_is_required(self, shop: Shop) -> None:
-        error = shop.failure(orders(shop, self.ROWS, writer=BROKEN, observe={"required": True}), key=KEY)
+    @pytest.mark.parametrize(
+        ("options", "why"),
+        [
+            ({"writer": BROKEN}, "no figure is known"),
+            ({"observe": {"columns": ["price"]}}, "there is no column 'price'"),
+        ],
+        ids=["one that cannot look", "a column that is gone"],
+    )
+    def test_nothing_is_written_where_it_is_required(self, shop: Shop, options: dict[str, Any], why: str) -> None:
+        required = {**options, "observe": {**options.get("observe", {}), "required": True}}
+        error = shop.failure(orders(shop, self.ROWS, **required), key=KEY)
         assert isinstance(error, ObserverFailed)
+        assert why in str(error)
         assert not error.committed
         assert not Path(shop.uri("orders")).exists()
 
@@ -390,7 +396,9 @@ def test_what_the_commit_tells_is_not_measured_as_well(shop: Shop, monkeypatch: 
     definition = asset(
         "orders", lambda _: shop.frame(SEEN, VISITS), contract=f"{__name__}:Visits", writer=OBSERVER, observe=CLOSELY
     )
-    shop.run(definition)
+    result = shop.run(definition)
+    assert observed(shop, result) == TOLD
+    assert BOUNDS in shop.metadata(result, "orders")["observer/columns"]
     assert sorted(measured) == [
         "/rows",
         "born/distinct",
@@ -558,7 +566,7 @@ class TestStream:
         assert not any(personal in shown for personal in ("1970", "7,000"))
 
     def test_the_next_increment_tells_of_its_own_rows_and_an_idle_one_that_there_were_none(self, shop: Shop) -> None:
-        self.land(shop, *self.FILES)
+        self.land(shop, self.FILES[0])
         self.drain(shop)
         self.land(shop, self.FILES[1])
         again = observed(shop, self.drain(shop))
@@ -575,30 +583,28 @@ class TestStream:
         self, shop: Shop, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         name, kept = stream._PROGRESS_KEPT
-        monkeypatch.setattr(stream, "_PROGRESS_KEPT", (name, "2"))
-        self.land(shop, *self.FILES)
+        monkeypatch.setattr(stream, "_PROGRESS_KEPT", (name, "1"))
+        self.land(shop, *self.FILES[:2])
         told = observed(shop, self.drain(shop))
         shop.spark.conf.set(name, kept)
         assert told == {"not_observed": "the engine did not tell of every micro-batch"}
 
     def test_a_batch_that_was_committed_before_a_death_is_told_once(self, shop: Shop) -> None:
         """The stream died after its commit and before it noted it: the next run repeats the batch, and adds nothing."""
-        self.land(shop, *self.FILES[:2])
+        self.land(shop, self.FILES[0])
         self.drain(shop)
         newest = max((Path(shop.uri("orders")) / CHECKPOINT / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
         newest.unlink()
         newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
         self.land(shop, self.FILES[2])
         told = observed(shop, self.drain(shop))
-        assert len(shop.rows("orders")) == 4
+        assert len(shop.rows("orders")) == 3
         assert (told["rows"], told["pages/nulls"]) == (1, 1)
 
     def test_observing_it_costs_no_job(self, shop: Shop) -> None:
         jobs = []
+        self.land(shop, self.FILES[0])
         for name, metadata in {"plain": {"writer": []}, "watched": {}}.items():
-            self.land(shop, self.FILES[0])
-            self.drain(shop, name=name, **metadata)
-            self.land(shop, self.FILES[0])
             before = self.newest_job(shop)
             self.drain(shop, name=name, **metadata)
             jobs.append(self.newest_job(shop) - before)

@@ -146,23 +146,25 @@ def test_a_false_alarm_is_published_with_its_reason_and_taken_back_again(world: 
 
 @pytest.mark.red_check("is_published")
 def test_a_day_that_was_held_is_mended_at_its_source_or_published_by_a_person(world: World) -> None:
-    def judged(*amounts: float) -> bool:
-        definition = world.orders({D1: amounts})
+    def judged(amounts: Mapping[str, Sequence[float]]) -> bool:
+        definition = world.orders(amounts)
         done = dg.materialize(
             [definition, publication_check(definition)],
             instance=world.instance,
             resources={"io_manager": world.manager, "lake": world.lake},
-            partition_key=D1,
+            tags={
+                "dagster/asset_partition_range_start": min(amounts),
+                "dagster/asset_partition_range_end": max(amounts),
+            },
             raise_on_error=False,
         )
         return done.success
 
-    assert not judged(-1.0), "held, and what is downstream waits"
-    assert judged(1.0), "mended at the source"
-    assert not judged(-2.0)
+    assert not judged({D1: [-1.0], D2: [-2.0]}), "held, and what is downstream waits"
+    assert judged({D1: [1.0]}), "mended at the source"
     assert world.amounts() == [(D1, 1.0)]
-    world.decide(PUBLISH, reason="a refund is no mistake")
-    assert world.amounts() == [(D1, -2.0)]
+    world.decide(PUBLISH, partition=D2, reason="a refund is no mistake")
+    assert world.amounts() == [(D1, 1.0), (D2, -2.0)]
     key = dg.AssetCheckKey(ORDERS_KEY, NAME)
     (record,) = world.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
     assert record.evaluation is not None

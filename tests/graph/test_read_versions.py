@@ -49,8 +49,7 @@ def read_by(shop: Shop, result: dg.ExecuteInProcessResult) -> list[int | None]:
 
 def test_every_key_of_a_range_tells_the_version_that_was_read(shop: Shop) -> None:
     upstream, downstream = orders(shop), totals()
-    shop.run(upstream, key="a")
-    shop.run(upstream, key="b")
+    shop.seed("orders", [(1, "a"), (1, "b")], "id long, day string")
     result = shop.run(upstream, downstream, keys=("a", "b"), select=[downstream])
     assert read_by(shop, result) == [shop.version("orders")] * 2
     (event, _) = result.asset_materializations_for_node("silver__totals")
@@ -60,8 +59,7 @@ def test_every_key_of_a_range_tells_the_version_that_was_read(shop: Shop) -> Non
 
 def test_what_lands_between_reading_and_writing_does_not_count_as_read(shop: Shop) -> None:
     upstream, downstream = orders(shop), totals()
-    shop.run(upstream, key="a")
-    shop.run(upstream, key="b")
+    shop.seed("orders", [(1, "a"), (1, "b")], "id long, day string")
     before = shop.version("orders")
     with at("before_commit", lambda _: DeltaTable(shop.uri("orders")).delete("day = 'b'")):
         result = shop.run(upstream, downstream, key="a", select=[downstream])
@@ -71,7 +69,7 @@ def test_what_lands_between_reading_and_writing_does_not_count_as_read(shop: Sho
 
 def test_of_an_input_that_is_loaded_twice_the_first_version_counts(shop: Shop) -> None:
     """What was computed from the first one has not seen what the second one saw."""
-    shop.run(orders(shop), key="a")
+    shop.seed("orders", [(1, "a")], "id long, day string")
     table, versions = Table(name="silver.orders", uri=shop.uri("orders")), ReadVersions()
     versions.note(table)
     before = shop.version("orders")

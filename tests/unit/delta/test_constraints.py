@@ -116,18 +116,16 @@ def assert_enforced(table: Table) -> None:
     assert spaceless[0] == spaceless[1]
 
 
-def test_a_table_has_its_constraints_from_its_first_commit(orders: Table, write: Callable[..., Any]) -> None:
+def test_a_table_has_its_constraints_from_its_first_commit_and_nobody_writes_around_them(
+    spark: SparkSession, orders: Table, write: Callable[..., Any]
+) -> None:
+    """By plain Spark, and without an engine."""
     write(orders, GOOD)
     assert set(present_in(orders)) == {f"contract_{rule}" for rule in BAD}
     log = orders.log()
     assert log is not None
     assert [c.operation for c in log.commits(9)] == ["WRITE", "CREATE TABLE"], "no commit is spent on them"
     assert log.table.protocol().min_reader_version == 1, "whoever could read the table still can"
-
-
-def test_nobody_writes_around_the_contract(spark: SparkSession, orders: Table, write: Callable[..., Any]) -> None:
-    """By plain Spark, and without an engine."""
-    write(orders, GOOD)
     for rule, row in BAD.items():
         bad = spark.createDataFrame([(2, *GOOD[1:]), row], SCHEMA)
         with pytest.raises(ENGINE_ERRORS, match=f"contract_{rule}"):
@@ -141,7 +139,7 @@ def test_nobody_writes_around_the_contract(spark: SparkSession, orders: Table, w
 
 def _append_by_delta_rs(table: Table, row: tuple[Any, ...]) -> None:
     rows = arrow.Table.from_pylist([dict(zip(ARROW.names, row, strict=True))], schema=ARROW)
-    write_deltalake(table.uri, rows, mode="append")
+    write_deltalake(table.uri, rows, mode="append", partition_by=list(table.partitioned_by))
 
 
 def test_all_violations_of_a_batch_are_told_at_once_and_no_value_of_them(
@@ -198,7 +196,7 @@ def test_a_stream_is_refused_by_the_name_of_the_rule(
 def test_a_table_of_an_earlier_version_gets_them_with_its_next_write_and_keeps_them(
     spark: SparkSession, orders: Table, write: Callable[..., Any], stamp: MakeStamp
 ) -> None:
-    write(replace(orders, enforced=False), GOOD)
+    _append_by_delta_rs(orders, GOOD)
     assert present_in(orders) == {}
     assert BLOCKED not in write(orders, GOOD).details
     assert_enforced(orders)
@@ -206,7 +204,7 @@ def test_a_table_of_an_earlier_version_gets_them_with_its_next_write_and_keeps_t
     write(orders, (2, *GOOD[1:]))
     assert DeltaTable(orders.uri).version() == version + 1, "a write that finds them is one commit, as ever"
     # Delta's RESTORE alone would bring the table of that version back: without constraints.
-    restore(spark, orders, 1, stamp())
+    restore(spark, orders, 0, stamp())
     assert [row[0] for row in rows_of(orders.uri)] == [1]
     assert_enforced(orders)
 
@@ -266,7 +264,7 @@ def test_what_the_store_holds_is_not_counted_a_second_time(
     assert write(orders, GOOD).violations == dict.fromkeys(BAD, 0)
     assert looked == [set()]
     other = date(2024, 1, 3)
-    write(replace(orders, enforced=False), (9, 60, CANARY, PAID, other), slice=make_slice([str(other)], None, "day"))
+    _append_by_delta_rs(orders, (9, 60, CANARY, PAID, other))
     cheap = replace(orders, contract=Contract.of(Cheap))
     looked.clear()
     written = write(cheap, GOOD, (2, 70, CANARY, PAID, DAY))

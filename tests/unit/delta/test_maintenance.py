@@ -8,9 +8,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from de_resources.delta.log import TableLog
 from de_resources.delta.log.retention import DEFAULT, OVERRIDE, RetentionRefused, UnreadableRetention, parse
@@ -18,7 +20,7 @@ from de_resources.delta.log.versions import VersionUnreadable, ranges, readable_
 from de_resources.delta.maintenance import EmptyTable, Report, insist, maintain
 from de_resources.delta.maintenance.restore import restore
 from de_resources.delta.table import CommitInfo, Table, TableMissing
-from de_resources.delta.write.overwrite import append, replace
+from de_resources.delta.write.overwrite import replace
 from de_resources.delta.write.refusals import ConcurrentWrite
 
 pytestmark = pytest.mark.pattern("compactor")
@@ -28,13 +30,13 @@ MakeStamp = Callable[..., CommitInfo]
 NOW = timedelta()
 
 
-def appended(spark: SparkSession, table: Table, stamp: MakeStamp, times: int, letters: str = "ab") -> None:
-    """One file per letter and time: ids in order, ten each."""
+def appended(spark: SparkSession, table: Table, times: int, letters: str = "ab") -> None:
+    """One file per letter and time, written without an engine: ids in order, ten each."""
+    table.create_if_missing(spark, StructType([StructField("id", LongType()), StructField("k", StringType())]))
     for turn in range(times):
-        frame = spark.range(turn * 10, turn * 10 + 10, 1, 1).withColumn(
-            "k", F.element_at(F.array(*map(F.lit, letters)), (F.col("id") % len(letters) + 1).cast("int"))
-        )
-        append(spark, table, frame, stamp(), slice_=None)
+        ids = range(turn * 10, turn * 10 + 10)
+        written = pa.table({"id": ids, "k": [letters[number % len(letters)] for number in ids]})
+        write_deltalake(table.uri, written, mode="append")
 
 
 def rows(spark: SparkSession, table: Table, version: int | None = None) -> list[int]:
@@ -66,7 +68,7 @@ def compacted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         attempt = os.urandom(8).hex()
         return CommitInfo("silver.rows", "silver/rows", "all", attempt, attempt, attempt)
 
-    appended(spark, table, stamp, times=6)
+    appended(spark, table, times=6)
     first = maintain(spark, table, stamp(), retention=NOW, override=OVERRIDE, query_runs=2)
     second = maintain(spark, table, stamp(), retention=NOW, override=OVERRIDE)
     return table, first, second, [c.operation for c in log_of(table).commits(20)]
@@ -124,7 +126,7 @@ def test_without_the_words_nothing_younger_than_the_promise_is_removed(
     spark: SparkSession, table: MakeTable, stamp: MakeStamp
 ) -> None:
     target = table()
-    appended(spark, target, stamp, times=3)
+    appended(spark, target, times=3)
     before = log_of(target).version
     for override in (None, "", "yes", OVERRIDE.upper()):
         with pytest.raises(RetentionRefused, match=r"for 168 hours; a retention of 100 hours is refused.*I accept"):
@@ -151,7 +153,7 @@ def test_without_the_words_nothing_younger_than_the_promise_is_removed(
 
 def test_the_tables_own_promise_counts(spark: SparkSession, table: MakeTable, stamp: MakeStamp) -> None:
     target = table(properties={"delta.deletedFileRetentionDuration": "interval 2 hours"})
-    appended(spark, target, stamp, times=1)
+    appended(spark, target, times=1)
     orphan = Path(target.uri) / "part-orphan.parquet"
     orphan.write_bytes(b"x")
     aged(orphan, 3)
@@ -227,8 +229,9 @@ def test_a_restore_commits_once_and_says_so_when_there_is_nothing_to_do(
     spark: SparkSession, table: MakeTable, stamp: MakeStamp
 ) -> None:
     target = table()
+    target.create_if_missing(spark, StructType([StructField("id", LongType())]))
     for size in (3, 5):
-        replace(spark, target, spark.range(size).coalesce(1), stamp(), slice_=None)
+        write_deltalake(target.uri, pa.table({"id": range(size)}), mode="overwrite")
     mark = stamp()
     done = restore(spark, target, 1, mark)
     assert (done.version, done.skipped) == (3, None)

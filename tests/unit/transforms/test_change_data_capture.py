@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -69,16 +70,15 @@ def test_the_kinds_of_change_and_their_times(spark: SparkSession) -> None:
     assert [(row.commit_lsn, row.sequence) for row in (created, updated, deleted)] == [(1, 0), (2, 0), (3, 0)]
 
 
-@pytest.mark.parametrize("said", ["10:05", "T10:05:00Z", "2024", "2024-06", "0001-01-01T00:00:00Z", "2263-01-01"])
-def test_a_time_that_states_no_date_or_an_inconceivable_one_gives_way_to_the_commits(
-    spark: SparkSession, said: str
-) -> None:
-    """`10:05` would be today's, and another day's in tomorrow's rerun."""
-    row_of_that_time = {**user("a", 1), "updated_at": said}
-    by_row, by_application = understood(
-        spark, produced(("I", None, row_of_that_time, None), ("U", row_of_that_time, row_of_that_time, said))
-    )
-    assert [(row.changed_at, row.error) for row in (by_row, by_application)] == [(by_row.commit_time, None)] * 2
+def test_a_time_that_states_no_date_or_an_inconceivable_one_gives_way_to_the_commits(spark: SparkSession) -> None:
+    """`10:05` would be today's, and another day's in tomorrow's rerun. Said by the row, and by the application."""
+    odd = ("10:05", "T10:05:00Z", "2024", "2024-06", "0001-01-01T00:00:00Z", "2263-01-01")
+    rows = [{**user("a", 1), "updated_at": said} for said in odd]
+    by_row = [("I", None, row, None) for row in rows]
+    by_application = [("U", row, row, said) for row, said in zip(rows, odd, strict=True)]
+    found = understood(spark, produced(*by_row, *by_application))
+    assert [(row.changed_at, row.error) for row in found] == [(row.commit_time, None) for row in found]
+    assert len(found) == 2 * len(odd)
 
 
 def without(envelope: bytes | None, *path: str, value: Any = None) -> bytes:
@@ -188,28 +188,28 @@ def test_a_second_snapshot_ends_what_it_does_not_have_and_leaves_what_is_unchang
 NOON = "2024-01-05T12:00:00+00:00"
 
 
-@pytest.mark.parametrize(
-    ("changes", "current"),
-    [
+def test_the_log_and_not_the_clock_says_what_came_last(spark: SparkSession) -> None:
+    """The history of a user for each case, all of them in one log."""
+
+    def one(case: int, login: str, day: int) -> dict[str, str]:
+        return user(login, day, f"u{case}")
+
+    histories: list[list[Any]] = [
         # One instant: deleted and created again; changed twice, the greater content first.
-        ([("I", None, user("a", 1), None), ("D", user("a", 1), None, NOON), ("I", None, user("b", 1), NOON)], "b"),
-        (
-            [
-                ("I", None, user("a", 1), NOON),
-                ("U", user("a", 1), user("z", 1), NOON),
-                ("U", user("z", 1), user("c", 1), NOON),
-            ],
-            "c",
-        ),
+        [("I", None, one(0, "a", 1), None), ("D", one(0, "a", 1), None, NOON), ("I", None, one(0, "b", 1), NOON)],
+        [
+            ("I", None, one(1, "a", 1), NOON),
+            ("U", one(1, "a", 1), one(1, "z", 1), NOON),
+            ("U", one(1, "z", 1), one(1, "c", 1), NOON),
+        ],
         # The row's own stamp is older than the commit that deleted the one before it; and a clock that goes back.
-        ([("I", None, user("a", 1), None), ("D", user("a", 1), None, None), ("I", None, user("b", 2), None)], "b"),
-        ([("I", None, user("a", 3), None), ("U", user("a", 3), user("b", 2), None)], "b"),
-    ],
-)
-def test_the_log_and_not_the_clock_says_what_came_last(spark: SparkSession, changes: list[Any], current: str) -> None:
-    rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(produced(*changes))]
+        [("I", None, one(2, "a", 1), None), ("D", one(2, "a", 1), None, None), ("I", None, one(2, "b", 2), None)],
+        [("I", None, one(3, "a", 3), None), ("U", one(3, "a", 3), one(3, "b", 2), None)],
+    ]
+    rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(produced(*chain(*histories)))]
     frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
-    assert [row.login for row in versions_of(understood_or_explained(frame)) if row.is_current] == [current]
+    current = {row.user_id: row.login for row in versions_of(understood_or_explained(frame)) if row.is_current}
+    assert current == {"u0": "b", "u1": "c", "u2": "b", "u3": "b"}
 
 
 MICROSECOND = timedelta(microseconds=1)
