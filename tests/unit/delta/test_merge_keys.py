@@ -74,7 +74,7 @@ def test_the_same_order_with_other_content_is_refused_whether_in_one_batch_or_in
     there = arrow.Table.from_pylist(
         [dict(zip(names, row, strict=True)) for row in first], schema=arrow.schema(list(zip(names, types, strict=True)))
     )
-    write_deltalake(target.uri, there)
+    write_deltalake(target.uri, there, mode="append")
     with pytest.raises(
         UnmergeableRows, match=r"4 row\(s\) have the `seq` of the table's row and other content"
     ) as caught:
