@@ -27,12 +27,19 @@ from de_assets.automation.triggers.releases import feature_released, features_re
 from de_assets.automation.triggers.waiting import waiting
 from de_assets.automation.triggers.watch import standing, watch
 from de_assets.automation.triggers.written_around import kept_by_check, written_around
-from de_assets.catalogue import load_locations
 from de_assets.sources.capture import CAPTURES
 from de_resources.sensor_interval import sensor_seconds
 
 if TYPE_CHECKING:
     from de_resources.compat.graph import UnresolvedAssetJobDefinition
+
+
+def _locations() -> list[dg.Definitions]:
+    """What only that sensor needs, at its first tick."""
+    from de_assets.catalogue import load_locations
+
+    return load_locations()
+
 
 cascade = dg.AutomationConditionSensorDefinition(
     "cascade",
@@ -53,7 +60,7 @@ sensors = [
     late_hours,
     late_days,
     late_totals,
-    waiting(load_locations),
+    waiting(_locations),
     cascade,
     order.cascade_in_order,
     alerts,
