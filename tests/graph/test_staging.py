@@ -272,7 +272,7 @@ def test_users_arrive_without_personal_columns_and_again_on_a_rerun(staging: Sta
 
 @pytest.mark.pattern("transformation_replicator")
 def test_an_unclassified_column_stops_the_run_and_nothing_is_written(staging: Staging) -> None:
-    write_deltalake(staging.root / "staging/users", rows_of(StagingUsers, [HOURS[0]] * 4))
+    assert staging.run("users").success
     version, rows = staging.table("users").version(), staging.rows(staging.root / "staging/users")
     wider = rows_of(Users, HOURS[:1]).append_column("phone", pa.array([CANARY], pa.string()))
     write_deltalake(staging.lake / "silver/users", wider, mode="append", schema_mode="merge")
@@ -308,8 +308,8 @@ def test_an_hour_of_visits_is_replaced_and_the_others_stay(staging: Staging) -> 
 @pytest.mark.pattern("transformation_replicator")
 @pytest.mark.red_check("holds_no_personal_column")
 def test_a_personal_column_in_the_replica_is_red_even_where_no_reader_sees_it(staging: Staging) -> None:
+    assert staging.run("users").success
     replica = staging.root / "staging/users"
-    write_deltalake(replica, rows_of(StagingUsers, [HOURS[0]] * 4))
     leaking = rows_of(Users, HOURS[:1])
     write_deltalake(replica, leaking, mode="append", schema_mode="merge")
     checked = verdicts(staging.run("users", checks_only=True), "holds_no_personal_column")[None]
