@@ -132,7 +132,7 @@ def run(bench: Workbench) -> list[Figure]:
         enough=lambda taken: all(figure.is_decided for figure in figures(taken)),
         warm_ups=3,
     )
-    # A minute and more at the full size, and no bar: once is enough, and a round of the others is not kept waiting for it.
+    # All days take longer than the three others together, and have no bar: once is enough.
     once = alternate({"in one go": many.in_one_go, "one": few.last_day}, verify=verify, rounds=1, warm_ups=0)
     return [*figures(samples), _in_one_go(per_day, many.days, once)]
 

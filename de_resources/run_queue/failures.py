@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 
 import dagster as dg
 
@@ -125,20 +126,20 @@ class Failures:
         """
         open_: set[tuple[dg.AssetKey, str]] = set()
         refused: set[tuple[dg.AssetKey, str]] = set()
-        for attempt in self._attempts(run_id):
-            for entry in self.instance.all_logs(attempt, of_type={_PLANNED, _EVALUATED}):
-                event = entry.get_dagster_event()
-                if event.event_type == _PLANNED:
-                    planned = event.asset_check_planned_data
-                    open_.add((planned.asset_key, planned.check_name))
-                    continue
-                verdict = event.asset_check_evaluation_data
-                check = verdict.asset_key, verdict.check_name
-                open_.discard(check)
-                if verdict.partition in (None, key):
-                    is_gate = bool(verdict.blocking) or REFUSED in verdict.metadata
-                    stops = is_gate and verdict.severity == dg.AssetCheckSeverity.ERROR and not verdict.passed
-                    (refused.add if stops else refused.discard)(check)
+        told = (self.instance.all_logs(attempt, of_type={_PLANNED, _EVALUATED}) for attempt in self._attempts(run_id))
+        for entry in chain.from_iterable(told):
+            event = entry.get_dagster_event()
+            if event.event_type == _PLANNED:
+                planned = event.asset_check_planned_data
+                open_.add((planned.asset_key, planned.check_name))
+                continue
+            verdict = event.asset_check_evaluation_data
+            check = verdict.asset_key, verdict.check_name
+            open_.discard(check)
+            if verdict.partition in (None, key):
+                is_gate = bool(verdict.blocking) or REFUSED in verdict.metadata
+                stops = is_gate and verdict.severity == dg.AssetCheckSeverity.ERROR and not verdict.passed
+                (refused.add if stops else refused.discard)(check)
         return any(judged == asset for judged, _ in open_ | refused)
 
     def _attempts(self, run_id: str) -> list[str]:

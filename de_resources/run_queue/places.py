@@ -106,7 +106,7 @@ def place_of(run: dg.DagsterRun, graph: RemoteWorkspaceAssetGraph, instance: dg.
         raise SeveralPipelines(pipelines)
     assets = sorted(ordered, key=dg.AssetKey.to_user_string)
     names = tuple(key.to_user_string() for key in assets)
-    first, last = _partitions(run.tags)
+    first, last = partition_range(run.tags)
     partitions = graph.get(assets[0]).partitions_def
     if first is None or partitions is None:
         return Place(pipelines[0], names)
@@ -121,7 +121,8 @@ def chosen_assets(run: dg.DagsterRun, graph: RemoteWorkspaceAssetGraph) -> set[d
     return {key for key in graph.materializable_asset_keys if run.job_name in graph.get(key).job_names}
 
 
-def _partitions(tags: Mapping[str, str]) -> tuple[str | None, str | None]:
+def partition_range(tags: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """The first and the last partition key that a run is for, by its tags; None twice where it names none."""
     if PARTITION_NAME_TAG in tags:
         return tags[PARTITION_NAME_TAG], tags[PARTITION_NAME_TAG]
     return tags.get(ASSET_PARTITION_RANGE_START_TAG), tags.get(ASSET_PARTITION_RANGE_END_TAG)

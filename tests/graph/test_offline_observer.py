@@ -86,9 +86,13 @@ class World:
 
     def seed(self, first: int, last: int) -> None:
         """The same days in a table that is there before, written without the engine, and judged by nobody."""
+        self.put(self.orders_of([key(n) for n in range(first, last + 1)]))
+
+    def put(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """A table of these orders, written without the engine."""
         names = ("id", "day", "amount", "email")
-        rows = [dict(zip(names, row, strict=True)) for row in self.orders_of([key(n) for n in range(first, last + 1)])]
-        write_deltalake(self.table.uri, arrow.Table.from_pylist(rows), partition_by=["day"])
+        written = arrow.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+        write_deltalake(self.table.uri, written, partition_by=["day"])
 
     @property
     def folder(self) -> Path:
@@ -345,10 +349,10 @@ VALUES: Mapping[str, tuple[list[float | None], Mapping[str, object]]] = {
 
 
 def test_what_is_no_number_is_counted_and_is_no_bound(world: World) -> None:
-    rows = [(n, date.fromisoformat(day), v, EMAIL) for day, (values, _) in VALUES.items() for n, v in enumerate(values)]
-    names = ("id", "day", "amount", "email")
-    written = arrow.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
-    write_deltalake(world.table.uri, written, partition_by=["day"])
+    given = VALUES.items()
+    world.put(
+        [(n, date.fromisoformat(day), value, EMAIL) for day, (values, _) in given for n, value in enumerate(values)]
+    )
     look = world.look()
     assert look is not None
     found = {point.key: point.figures.columns["amount"] for point in look.new}

@@ -11,10 +11,10 @@ from collections.abc import Collection
 
 import dagster as dg
 
-from de_assets.ranges import RANGE_END, RANGE_START
+from de_resources.run_queue.places import partition_range
 
-SENSOR, PARTITION = "dagster/sensor_name", "dagster/partition"
-"""Dagster's tags of a run that a sensor asked for, and of one over a single partition."""
+SENSOR = "dagster/sensor_name"
+"""Dagster's tag of a run that a sensor asked for."""
 # One that was made and not queued is not: its tick is taken up before the sensor looks again, or it never runs.
 _UNDER_WAY = [
     dg.DagsterRunStatus.QUEUED,
@@ -26,9 +26,9 @@ _UNDER_WAY = [
 
 def asked_for(instance: dg.DagsterInstance, sensor: str, hours: Collection[str]) -> set[str]:
     """Those of these hours, by their keys, that a run of the sensor is for which is under way."""
-    found: set[str] = set()
-    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags={SENSOR: sensor})):
-        one = run.tags.get(PARTITION, "")
-        first, last = run.tags.get(RANGE_START, one), run.tags.get(RANGE_END, one)
-        found |= {hour for hour in hours if first <= hour <= last}  # keys of hours sort as their times do
-    return found
+    if not hours:
+        return set()
+    runs = instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags={SENSOR: sensor}))
+    ranges = [(first, last) for first, last in (partition_range(run.tags) for run in runs) if first and last]
+    # Keys of hours sort as their times do.
+    return {hour for hour in hours if any(first <= hour <= last for first, last in ranges)}
