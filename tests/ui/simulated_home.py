@@ -6,12 +6,14 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -19,9 +21,12 @@ from typing import Protocol
 
 import dagster as dg
 from deltalake import DeltaTable
+from waiting import PATIENCE
 from web_ui import PROJECT, SERVE, DagsterProcess, until
 
+from de_resources.launcher.worker import Worker
 from de_resources.local import LocalServices
+from de_resources.run_queue.places import WAITS_FOR
 from de_resources.settings import Settings
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
@@ -108,6 +113,8 @@ class Home:
     """A platform's home, its engine, and what was landed in it so far."""
 
     environment: dict[str, str]
+    killed: list[str] = field(default_factory=list)
+    """Runs whose worker was killed, the last one in the middle of its work."""
 
     def de(self, *arguments: str) -> None:
         command = [str(Path(sys.executable).with_name("de")), *arguments]
@@ -145,6 +152,11 @@ class Home:
         with self._instance() as instance:
             return instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED)) > 0
 
+    def computes(self) -> bool:
+        """Whether some run is in the middle of a step that is for partitions."""
+        with self._instance() as instance:
+            return any(_computes(instance, run) for run in instance.get_runs(_STARTED))
+
     def materialized(self, asset: dg.AssetKey) -> set[str]:
         with self._instance() as instance:
             return set(instance.get_materialized_partitions(asset))
@@ -157,14 +169,31 @@ class Home:
         return there and not self.works() and self.silver() == expected(views)
 
     def takes_in(self, views: Sequence[View], daemon: Talks, seconds: float = STEP_SECONDS) -> None:
-        """Wait until it has."""
-        until(
-            lambda: self.has_taken_in(views),
-            seconds,
-            lambda: (
-                f"{(expected(views) - self.silver()).total()} of {len(views)} lines are not in silver; {daemon.output()}"
-            ),
-        )
+        """Wait until it has; a home in which nothing is under way any more, and something is missing, is not waited for."""
+        worked = time.monotonic()
+
+        def told() -> str:
+            missing = (expected(views) - self.silver()).total()
+            return f"{missing} of {len(views)} lines are not in silver; {self.state(views)}; {daemon.output()}"
+
+        def done() -> bool:
+            nonlocal worked
+            worked = time.monotonic() if self.works() else worked
+            assert time.monotonic() - worked < PATIENCE, f"nothing is under way, and not all is there: {told()}"
+            return self.has_taken_in(views)
+
+        until(done, seconds, told)
+
+    def state(self, views: Sequence[View]) -> str:
+        """For whoever waits in vain: runs by status, what each unfinished one is for and waits for, and what is missing."""
+        with self._instance() as instance:
+            runs = instance.get_runs()
+        unfinished = [_told(run) for run in runs if run.status in UNFINISHED]
+        failed = [_told(run) for run in runs if run.status == dg.DagsterRunStatus.FAILURE]
+        hours = {f"{view.time:%Y-%m-%d-%H}:00" for view in views} - self.materialized(SILVER)
+        days = {f"{view.time:%Y-%m-%d}" for view in views} - self.materialized(GOLD)
+        by_status = dict(Counter(run.status.value for run in runs))
+        return f"runs {by_status}; unfinished {unfinished}; failed {failed}; missing {sorted(hours)}, {sorted(days)}"
 
     def commits(self, table: str, column: str) -> Counter[str]:
         """How often the data of each partition was written, as the table's own log tells; a compaction changes no data."""
@@ -174,8 +203,69 @@ class Home:
             counted.update({add["partitionValues"][column] for add in adds if add["dataChange"]})
         return counted
 
+    def kills_a_worker(self, random_: random.Random, daemon: Talks, seconds: float = STEP_SECONDS) -> None:
+        """Kill -9 a process that computes partitions of the lake, in the middle of a step; its run then is no success.
+
+        A run into the database is none of them: this home has none, and its second try could not succeed either.
+        """
+        with self._instance() as instance:
+
+            def one_died() -> bool:
+                """One that had ended well a moment before its death is none: another one is killed."""
+                last = instance.get_run_by_id(self.killed[-1]) if self.killed else None
+                if last is None or last.status == dg.DagsterRunStatus.SUCCESS:
+                    workers = {
+                        run.run_id: Worker.of(run)
+                        for run in instance.get_runs(_STARTED)
+                        if _into_lake(run) and _computes(instance, run)
+                    }
+                    at_work = sorted(run for run, worker in workers.items() if worker is not None and worker.is_alive)
+                    if at_work:
+                        self.killed.append(random_.choice(at_work))
+                        os.kill(workers[self.killed[-1]].pid, signal.SIGKILL)  # type: ignore[union-attr]
+                return last is not None and last.status == dg.DagsterRunStatus.FAILURE
+
+            until(one_died, seconds, lambda: f"killed {self.killed}; {self.state([])}; {daemon.output()}")
+
+    def started_again(self, run_id: str) -> list[dg.DagsterRunStatus]:
+        """How the runs ended that the instance has started again in the place of this one."""
+        with self._instance() as instance:
+            again = instance.get_runs(dg.RunsFilter(tags={"dagster/parent_run_id": run_id}))
+            return [run.status for run in again]
+
     def _instance(self) -> dg.DagsterInstance:
         return dg.DagsterInstance.from_config(self.environment["DAGSTER_HOME"])
+
+
+def _told(run: dg.DagsterRun) -> str:
+    """What a run is for, what it waits for in the queue, who works at it, and of which run it is another try."""
+    named = ("dagster/partition", "dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+    partitions = " to ".join(run.tags[name] for name in named if name in run.tags)
+    assets = sorted(key.to_user_string() for key in run.asset_selection or ())
+    worker = Worker.of(run)
+    works = "no worker" if worker is None else f"worker {worker.pid} {'lives' if worker.is_alive else 'is gone'}"
+    waits, parent = run.tags.get(WAITS_FOR, ""), run.tags.get("dagster/parent_run_id", "")[:8]
+    return (
+        f"{run.run_id[:8]} {run.status.value} {partitions} of {assets}, {works}, waits for {waits!r}, again {parent!r}"
+    )
+
+
+_STARTED = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
+_OF_PARTITIONS = {"dagster/partition", "dagster/asset_partition_range_start"}
+_STEPS = {dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE}
+
+
+def _into_lake(run: dg.DagsterRun) -> bool:
+    """Whether all that it computes lies in the lake."""
+    return bool(run.asset_selection) and all(key.path[0] in ("silver", "gold") for key in run.asset_selection or ())
+
+
+def _computes(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether it is for partitions, and in one of its steps now."""
+    if not _OF_PARTITIONS & run.tags.keys():
+        return False
+    events = [entry.get_dagster_event().event_type for entry in instance.all_logs(run.run_id, of_type=_STEPS)]
+    return bool(events) and events[-1] == dg.DagsterEventType.STEP_START
 
 
 @contextmanager
