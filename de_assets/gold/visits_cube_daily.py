@@ -16,7 +16,8 @@ from de_assets.contracts.traffic import VisitsCubeDaily
 from de_assets.dataset import dataset
 from de_assets.landed_visits import TO_CUBE, landed_visits_check
 from de_assets.partitions import daily, hours_of_day
-from de_assets.transforms.data_value.distributed_aggregator import cube
+from de_assets.transforms.data_value.distinct_cube import cube_with_distinct
+from de_assets.transforms.data_value.mergeable_measures import count, total
 from de_checks.contract import contract_check
 from de_checks.fan_in import fan_in_check
 from de_checks.freshness import completeness_check
@@ -66,12 +67,15 @@ AUDITS = [
 )
 def visits_cube_daily(visits: DataFrame) -> DataFrame:
     """Count visits and visitors for every combination."""
-    measures = {
-        "visits": F.count(F.lit(1)),
-        "users": F.count_distinct("user_id"),
-        "bot_visits": F.count_if(F.coalesce(F.col("is_bot"), F.lit(False))),
-    }
-    return cube(visits.withColumn("event_date", F.to_date("event_time")), "event_date", DIMENSIONS, measures)
+    robots = F.coalesce(F.col("is_bot"), F.lit(False)).cast("long")
+    return cube_with_distinct(
+        visits.withColumn("event_date", F.to_date("event_time")),
+        "event_date",
+        DIMENSIONS,
+        {"visits": count(), "bot_visits": total(robots)},
+        of="user_id",
+        named="users",
+    )
 
 
 checks = [

@@ -1,5 +1,6 @@
 """Measures in parts, salted keys, and the week from its days; each beside a plain computation over all rows."""
 
+import re
 from collections import defaultdict
 from datetime import date, timedelta
 from fractions import Fraction
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from de_assets.transforms.data_value.distinct_cube import cube_with_distinct
 from de_assets.transforms.data_value.distributed_aggregator import cube
 from de_assets.transforms.data_value.mergeable_measures import (
     STANDARD_ERROR,
@@ -224,6 +226,46 @@ class TestWeek:
     def test_a_week_without_visits_has_no_rows(self, spark: SparkSession) -> None:
         days, sketches = days_of(spark, [])
         assert weekly_cube(days, sketches, ["country", "device"]).collect() == []
+
+
+class TestDistinct:
+    @settings(max_examples=3)
+    @given(visits=VISITS, tasks=st.sampled_from([1, 3]))
+    def test_every_combination_has_what_plain_python_counts(
+        self, spark: SparkSession, visits: list[tuple[Any, ...]], tasks: int
+    ) -> None:
+        """Nobody is no visitor, and a value that is summed up is not one that is unknown."""
+        groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
+        rows = [(day, country, device, user or None, bot) for day, country, device, user, bot in visits]
+        for day, country, device, user, bot in rows:
+            for grouping in range(4):
+                key = (day, grouping, None if grouping & 2 else country, None if grouping & 1 else device)
+                groups[key].append((user, bot))
+        wanted = {
+            key: (len({user for user, _ in them} - {None}), len(them), sum(bot for _, bot in them) / len(them))
+            for key, them in groups.items()
+        }
+        names = "`the day` LONG, within STRING, who STRING, `by_0` STRING, part_0 BOOLEAN"
+        events = spark.createDataFrame(rows, names)
+        measures = {"rows": count(), "share": mean(F.col("part_0").cast("int"))}
+        found = cube_with_distinct(
+            events, "the day", ["within", "who"], measures, of="by_0", named="people", tasks=tasks
+        )
+        assert found.columns == ["the day", "grouping", "within", "who", "people", "rows", "share"]
+        assert {tuple(row)[:4]: tuple(row)[4:] for row in found.collect()} == wanted
+        assert found.count() == len(wanted)
+
+    def test_the_rows_are_moved_before_they_are_multiplied(self, spark: SparkSession) -> None:
+        """What is moved after it are sums. From the top: the last step of a plan comes first."""
+        visits = spark.range(3000).select(
+            (F.col("id") % 1).alias("day"), (F.col("id") % 2).alias("kind"), F.col("id").alias("who")
+        )
+        found = cube_with_distinct(visits, "day", ["kind"], {}, of="who", named="people", tasks=3)
+        assert {tuple(row) for row in found.collect()} == {(0, 0, 0, 1500), (0, 0, 1, 1500), (0, 1, None, 3000)}
+        plan = str(found._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator]
+        final = plan.split("Initial Plan")[0]
+        steps = re.findall(r"Exchange hashpartitioning\((\w+)#|(Generate) explode", final)
+        assert ["".join(step) for step in steps] == ["within", "Generate", "who"]
 
 
 def test_no_events_have_no_totals_and_a_day_that_is_unknown_is_no_subtotal(spark: SparkSession) -> None:
