@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ CSV_NAME, TABLE_NAME = "serving.visits_csv", "serving.visits_export"
 CANARY = "192.0.2.77"
 PATIENCE = 90.0
 BOTH = dg.AssetSelection.assets(CSV, TABLE)
-THE_TABLE = dg.AssetSelection.assets(TABLE)
+VERDICT = dg.AssetSelection.checks(dg.AssetCheckKey(TABLE, CHECK))
 _TYPES = {"string": pa.string(), "timestamp": pa.timestamp("us", tz="UTC"), "boolean": pa.bool_()}
 _COLUMNS = (
     "visit_id string, event_time timestamp, user_id string, page string, keep_private boolean, referral string, ad_id string, "
@@ -309,7 +310,7 @@ def test_a_retry_writes_what_is_missing_and_nothing_twice(world: World, broken: 
     seen: list[int] = []
     count = lambda: seen.append(file.stat().st_ino) if file.exists() else None  # noqa: E731
     with at("before_commit", only(broken, fails(Hiccup("busy"), 1))), waits(count) as slept:
-        done = world.run(only=BOTH)
+        done = world.run(only=BOTH.without_checks() | VERDICT)
     assert done.success
     assert len(slept) == 1
     assert world.commits() == 1
@@ -317,17 +318,15 @@ def test_a_retry_writes_what_is_missing_and_nothing_twice(world: World, broken: 
         "the file of the first attempt is still the one"
     )
     assert len(world.files()[DAY]) == len(world.table()) == 24
-    assert {e.check_name: e.passed for e in done.get_asset_check_evaluations()}[CHECK], (
-        "what is behind the step goes on"
-    )
+    assert judged(done).passed, "what is behind the step goes on"
 
 
 @pytest.mark.red_check("equals_legacy_export")
 def test_the_check_names_the_rows_that_differ_and_no_person(world: World) -> None:
-    assert "There is no file of the day" in str(judged(world.run(only=THE_TABLE)).description)
+    the_table = dg.AssetSelection.assets(TABLE).without_checks()
     assert world.run(only=dg.AssetSelection.assets(CSV).without_checks()).success
     world.land({"v1": "elsewhere", "v3": "new"}, hours=23)  # v2 lost its empty text, v23 is gone
-    verdict = judged(world.run(only=THE_TABLE))
+    verdict = judged(world.run(only=the_table | VERDICT))
     assert not verdict.passed
     assert {n: verdict.metadata[n].value for n in ("changed", "only_here", "only_there")} == {
         "changed": 3,
@@ -345,14 +344,16 @@ def test_the_check_names_the_rows_that_differ_and_no_person(world: World) -> Non
     assert lines["v23", "there"][2] == "only on this side"
     everything = "\n".join(str(e) for run in world.instance.get_run_ids() for e in world.instance.all_logs(run))
     assert CANARY not in everything
-    with (world.root / "serving" / "visits_csv" / f"{DAY}.csv").open("a") as file:
+    folder = world.root / "serving" / "visits_csv"
+    with (folder / f"{DAY}.csv").open("a") as file:
         file.write("by hand\n")
-    verdict = judged(world.run(only=THE_TABLE))
-    assert "not the one that was written" in str(verdict.description), (
+    assert "not the one that was written" in str(judged(world.run(DAY, DAY, VERDICT)).description), (
         "without a whole file there is nothing to compare"
     )
+    shutil.rmtree(folder)
+    assert "There is no file of the day" in str(judged(world.run(DAY, DAY, VERDICT)).description)
     # The line of docs/second-day.md: materialise both for the day.
-    assert judged(world.run(only=BOTH)).passed
+    assert judged(world.run(only=BOTH.without_checks() | VERDICT)).passed
 
 
 @pytest.mark.faults

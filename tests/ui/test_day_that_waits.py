@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from web_ui import LAUNCH, METADATA, DagsterProcess, WebUI, entry, free_port, looks, until, wind
+from web_ui import LAUNCH, METADATA, DagsterProcess, WebUI, code_server, entry, free_port, looks, until, wind
 
 pytestmark = pytest.mark.ui
 
@@ -126,55 +126,48 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     places = {"DE_HOME": root, "DAGSTER_HOME": root / "dagster", "GATHERING_ROOT": root}
     environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
     port = free_port()
-    web = ["dagster_webserver", "-f", str(LOCATION), "-h", "127.0.0.1", "-p", str(port)]
-    # Made before the others start: two processes at once cannot make it.
-    with dg.DagsterInstance.from_config(str(root / "dagster")) as instance:
-        (root / "clock").write_text("2026-01-05T12:00:00+00:00")
-        with (
-            DagsterProcess(web, environment) as webserver,
-            DagsterProcess(["dagster._daemon", "run", "-f", str(LOCATION)], environment) as daemon,
-        ):
-            ui = WebUI(port, webserver)
-            until(ui.answers, SECONDS, webserver.output)
-            yield World(root, ui, daemon, instance)
+    (root / "clock").write_text("2026-01-05T12:00:00+00:00")
+    # The instance is made before the others start: two processes at once cannot make it.
+    with (
+        dg.DagsterInstance.from_config(str(root / "dagster")) as instance,
+        code_server(LOCATION, environment) as workspace,
+        DagsterProcess(["dagster_webserver", "-w", workspace, "-h", "127.0.0.1", "-p", str(port)], environment) as web,
+        DagsterProcess(["dagster._daemon", "run", "-w", workspace], environment) as daemon,
+    ):
+        ui = WebUI(port, web)
+        until(ui.answers, SECONDS, web.output)
+        yield World(root, ui, daemon, instance)
 
 
-@pytest.mark.pattern("aligned_fan_in")
-def test_a_day_names_the_hour_that_failed_and_is_computed_once_when_that_one_was_rerun_alone(world: World) -> None:
-    (world.root / "breaks").write_text(hour(FIRST, 7))
-    assert world.click(hour(FIRST, 7), hour(FIRST, 7)) == "FAILURE"
+@pytest.mark.pattern("aligned_fan_in", "unaligned_fan_in")
+def test_a_day_waits_for_its_failed_hour_and_its_report_goes_out_without_it_until_that_one_was_rerun_alone(
+    world: World,
+) -> None:
+    late = hour(FIRST, 7)
+    (world.root / "breaks").write_text(late)
+    assert world.click(late, late) == "FAILURE"
     assert world.click(hour(FIRST, 0), hour(FIRST, 6)) == "SUCCESS"
     assert world.click(hour(FIRST, 8), hour(FIRST, 23)) == "SUCCESS"
-    named = f"Waits for silver/sales {hour(FIRST, 7)}: its last run failed"
-    world.until_told("gold/per_day", FIRST, named)
-    assert world.made("gold/per_day", FIRST) == [], "23 hours are no day"
+    world.until_told("gold/per_day", FIRST, f"Waits for silver/sales {late}: its last run failed")
+    made, warning = world.report_at_its_deadline(FIRST, SECOND)
+    assert entry(made, "is_approximate")["boolValue"] is True
+    assert json.loads(entry(made, "missing_inputs")["jsonString"]) == {late: "never computed"}
+    assert f"{late} (never computed)" in warning
+    assert world.made("gold/per_day", FIRST) == [], "23 hours are no day, whatever the time is"
 
     (world.root / "breaks").unlink()
-    assert world.click(hour(FIRST, 7), hour(FIRST, 7)) == "SUCCESS"
+    assert world.click(late, late) == "SUCCESS"
     world.until_made("gold/per_day", FIRST)
+    world.until(lambda: len(world.verdicts("gold/report", FIRST)) == 2)
     world.look_again("cascade")
     (day,) = world.made("gold/per_day", FIRST)
     assert entry(day, "completeness")["floatRepr"] == "1.0"
     assert [each["success"] for each in world.verdicts("gold/per_day", FIRST)] == [True]
     assert world.asked_for("gold/per_day", FIRST) == 1, "once, with its last hour"
-
-
-@pytest.mark.pattern("unaligned_fan_in")
-def test_a_report_is_out_at_its_deadline_says_what_is_missing_and_is_redone_with_it(world: World) -> None:
-    late = hour(SECOND, 7)
-    world.click(hour(SECOND, 0), hour(SECOND, 6))
-    world.click(hour(SECOND, 8), hour(SECOND, 23))
-    made, warning = world.report_at_its_deadline(SECOND, THIRD)
-    assert entry(made, "is_approximate")["boolValue"] is True
-    assert json.loads(entry(made, "missing_inputs")["jsonString"]) == {late: "never computed"}
-    assert f"{late} (never computed)" in warning
-
-    assert world.click(late, late) == "SUCCESS"
-    world.until(lambda: len(world.verdicts("gold/report", SECOND)) == 2)
-    newest, _ = world.made("gold/report", SECOND)
+    newest, _ = world.made("gold/report", FIRST)
     assert entry(newest, "is_approximate")["boolValue"] is False
     assert json.loads(entry(newest, "missing_inputs")["jsonString"]) == {}
-    assert world.verdicts("gold/report", SECOND)[0]["success"] is True
+    assert world.verdicts("gold/report", FIRST)[0]["success"] is True
 
 
 @pytest.mark.pattern("aligned_fan_in")
