@@ -133,9 +133,9 @@ def files(sold):  # type: ignore[no-untyped-def]  # a place in a graph
 still_open, so_far = carried("open"), carried("so_far", stateful=True)
 complete, whole = (fan_in_check(each, pattern="aligned_fan_in") for each in (per_day, per_week))
 ASSETS = [sales, returned, per_day, balance, per_hour, per_week, copied, files, still_open, so_far]
+ALL = [*ASSETS, adds_up, complete, whole]
 TABLES = {"io_manager": Tables()}
 DEFS = dg.Definitions(ASSETS, asset_checks=[adds_up, complete, whole], resources=TABLES)
-JOB = DEFS.resolve_implicit_global_asset_job_def()
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def land(instance: dg.DagsterInstance, asset: dg.AssetsDefinition, *keys: str) -
 def compute(instance: dg.DagsterInstance, asset: dg.AssetsDefinition, first: str, last: str, **tags: str) -> None:
     ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
     run = {**tags, **({"dagster/partition": first} if first == last else ends)}
-    JOB.execute_in_process(asset_selection=[asset.key], instance=instance, tags=run, raise_on_error=False)
+    dg.materialize(ALL, instance=instance, selection=[asset], resources=TABLES, tags=run, raise_on_error=False)
 
 
 def told(instance: dg.DagsterInstance, asset: dg.AssetsDefinition, key: str) -> dict[str, Any]:
