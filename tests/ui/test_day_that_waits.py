@@ -97,17 +97,17 @@ class World:
         key = dg.AssetKey.from_user_string(asset)
         return sum(key in (run.asset_selection or ()) for run in self.instance.get_runs(dg.RunsFilter(tags=tags)))
 
-    def look_again(self, sensor: str) -> None:
-        """Wait until a look at what is there now has begun and ended."""
+    def watch(self, sensor: str) -> Callable[[], None]:
+        """Waits, when it is called, until a look at what is there now has begun and ended."""
         before = looks(self.instance)[sensor]
-        self.until(lambda: looks(self.instance)[sensor] >= before + 2)
+        return lambda: self.until(lambda: looks(self.instance)[sensor] >= before + 2)
 
-    def report_at_its_deadline(self, day: str, after: str) -> tuple[dict[str, Any], str]:
-        """The report of a day that lacks something: none before the deadline on the day after; then it, and the warning."""
-        self.wind(f"{after}T02:59:00")
-        self.look_again("report_due")
-        assert self.made("gold/report", day) == [], "it may still come"
-        self.wind(f"{after}T03:01:00")
+    def look_again(self, sensor: str) -> None:
+        """Wait for such a look."""
+        self.watch(sensor)()
+
+    def report_after_its_deadline(self, day: str) -> tuple[dict[str, Any], str]:
+        """The report of a day that lacks something, and the warning."""
         self.until(lambda: self.verdicts("gold/report", day))
         (made,) = self.made("gold/report", day)
         (warned,) = self.verdicts("gold/report", day)
@@ -143,13 +143,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def test_a_day_waits_for_its_failed_hour_and_its_report_goes_out_without_it_until_that_one_was_rerun_alone(
     world: World,
 ) -> None:
-    late = hour(FIRST, 7)
+    late = hour(FIRST, 23)
     (world.root / "breaks").write_text(late)
+    world.wind(f"{SECOND}T02:59:00")
     assert world.click(late, late) == "FAILURE"
-    assert world.click(hour(FIRST, 0), hour(FIRST, 6)) == "SUCCESS"
-    assert world.click(hour(FIRST, 8), hour(FIRST, 23)) == "SUCCESS"
+    assert world.click(hour(FIRST, 0), hour(FIRST, 22)) == "SUCCESS"
+    look = world.watch("report_due")
     world.until_told("gold/per_day", FIRST, f"Waits for silver/sales {late}: its last run failed")
-    made, warning = world.report_at_its_deadline(FIRST, SECOND)
+    look()
+    assert world.made("gold/report", FIRST) == [], "the hour may still come"
+    world.wind(f"{SECOND}T03:01:00")
+    made, warning = world.report_after_its_deadline(FIRST)
     assert entry(made, "is_approximate")["boolValue"] is True
     assert json.loads(entry(made, "missing_inputs")["jsonString"]) == {late: "never computed"}
     assert f"{late} (never computed)" in warning
@@ -158,8 +162,9 @@ def test_a_day_waits_for_its_failed_hour_and_its_report_goes_out_without_it_unti
     (world.root / "breaks").unlink()
     assert world.click(late, late) == "SUCCESS"
     world.until_made("gold/per_day", FIRST)
+    look = world.watch("cascade")
     world.until(lambda: len(world.verdicts("gold/report", FIRST)) == 2)
-    world.look_again("cascade")
+    look()
     (day,) = world.made("gold/per_day", FIRST)
     assert entry(day, "completeness")["floatRepr"] == "1.0"
     assert [each["success"] for each in world.verdicts("gold/per_day", FIRST)] == [True]
@@ -200,7 +205,11 @@ def test_a_red_gate_holds_back_who_needs_what_it_guards_and_not_the_sibling(worl
 @pytest.mark.pattern("unaligned_fan_in")
 def test_a_day_of_which_nothing_came_is_reported_at_its_deadline_as_well(world: World) -> None:
     world.click(hour(THIRD, 0), hour(THIRD, 0))
-    made, warning = world.report_at_its_deadline(FOURTH, "2026-01-09")
+    world.wind("2026-01-09T02:59:00")
+    world.look_again("report_due")
+    assert world.made("gold/report", FOURTH) == [], "something may still come"
+    world.wind("2026-01-09T03:01:00")
+    made, warning = world.report_after_its_deadline(FOURTH)
     assert entry(made, "completeness")["floatRepr"] == "0.0"
     nothing = {hour(FOURTH, each): "never computed" for each in range(24)}
     assert json.loads(entry(made, "missing_inputs")["jsonString"]) == nothing
