@@ -91,6 +91,16 @@ class World:
         answer = self.web.ask(VERDICTS, key={"path": asset.split("/")}, partition=day)["assetCheckExecutions"]
         return [each["evaluation"] for each in answer if each["evaluation"]]
 
+    def until_judged(self, asset: str, day: str, times: int) -> None:
+        """Wait for so many verdicts on the day, as `until_told` does."""
+        check = dg.AssetCheckKey(dg.AssetKey.from_user_string(asset), "inputs_are_complete")
+
+        def judged() -> int:
+            found = self.instance.event_log_storage.get_asset_check_execution_history(check, limit=99)
+            return sum(each.evaluation is not None and each.evaluation.partition == day for each in found)
+
+        self.until(lambda: judged() == times)
+
     def asked_for(self, asset: str, day: str) -> int:
         """How many runs the conditions asked for that compute this day of the asset."""
         tags = {"dagster/from_automation_condition": "true", "dagster/partition": day}
@@ -108,7 +118,7 @@ class World:
 
     def report_after_its_deadline(self, day: str) -> tuple[dict[str, Any], str]:
         """The report of a day that lacks something, and the warning."""
-        self.until(lambda: self.verdicts("gold/report", day))
+        self.until_judged("gold/report", day, 1)
         (made,) = self.made("gold/report", day)
         (warned,) = self.verdicts("gold/report", day)
         assert (warned["success"], warned["severity"]) == (False, "WARN")
@@ -163,7 +173,7 @@ def test_a_day_waits_for_its_failed_hour_and_its_report_goes_out_without_it_unti
     assert world.click(late, late) == "SUCCESS"
     world.until_made("gold/per_day", FIRST)
     look = world.watch("cascade")
-    world.until(lambda: len(world.verdicts("gold/report", FIRST)) == 2)
+    world.until_judged("gold/report", FIRST, 2)
     look()
     (day,) = world.made("gold/per_day", FIRST)
     assert entry(day, "completeness")["floatRepr"] == "1.0"
