@@ -97,7 +97,8 @@ class World:
 
         def judged() -> int:
             found = self.instance.event_log_storage.get_asset_check_execution_history(check, limit=99)
-            return sum(each.evaluation is not None and each.evaluation.partition == day for each in found)
+            verdicts = (each.evaluation for each in found)
+            return sum(isinstance(each, dg.AssetCheckEvaluation) and each.partition == day for each in verdicts)
 
         self.until(lambda: judged() == times)
 
