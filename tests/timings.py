@@ -50,6 +50,13 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.addaudithook(_note_start)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What importing all tests took is no test's: it would count for the patterns of the first one that this process runs."""
+    if _state:
+        _state["cpu"] = _cpu_seconds()
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """The whole call, told by the process that people wait for."""
     if _state and not hasattr(session.config, "workerinput"):

@@ -204,7 +204,12 @@ def test_a_day_that_a_check_refused_holds_too_and_a_failure_beside_it_does_not(q
     assert queue.ends(queue.day(1, "line", "beside")) == ["FAILURE"]
     two, three = queue.day(2), queue.day(3)
     assert queue.ends(two) == ["FAILURE"], "the day before is there: only what is beside it failed"
-    assert queue.waits_for(three).startswith("2026-01-02, which failed")
+    assert queue.waits_for(three).startswith(f"2026-01-02, which failed (run {two[:8]})")
+    (queue.folder / "red-02").unlink()
+    (queue.folder / "check-breaks-02").touch()
+    again = queue.day(2)
+    assert queue.ends(again) == ["FAILURE"], "a check that came to no verdict holds as well"
+    assert queue.waits_for(three).startswith(f"2026-01-02, which failed (run {again[:8]})")
     assert "begin 03" not in queue.told()
 
 
@@ -231,13 +236,6 @@ def test_the_next_days_wait_also_where_the_run_ended_well(queue: Queue) -> None:
     assert queue.waits_for(three).startswith(f"2026-01-02, which did not pass a check (run {two[:8]})")
     let_pass(queue.instance, ["counted"], "counted", "2026-01-02", "a person has looked at it")
     assert queue.ends(three) == ["SUCCESS"]
-
-
-@pytest.mark.pattern("single_runner")
-def test_a_check_that_came_to_no_verdict_holds_as_well(queue: Queue) -> None:
-    (queue.folder / "check-breaks-02").touch()
-    assert queue.ends(queue.day(2)) == ["FAILURE"]
-    assert queue.waits_for(queue.day(3)).startswith("2026-01-02, which failed")
 
 
 @pytest.mark.pattern("single_runner")

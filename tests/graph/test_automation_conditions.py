@@ -193,8 +193,8 @@ def test_day_is_requested_once_when_its_last_hour_is_there() -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         platform = Platform(instance)
         platform.tick()
-        for of_day in (*range(12), *range(13, 24)):
-            platform.written(silver, hour(11, of_day))
+        for several in (range(1), range(1, 12), range(13, 23), range(23, 24)):
+            platform.written(silver, *(hour(11, of_day) for of_day in several))
             assert "gold" not in platform.tick()
         platform.written(silver, hour(11, 12))
         assert platform.tick()["gold"] == {"2024-10-11"}

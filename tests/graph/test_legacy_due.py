@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
+from de_assets.automation.triggers import asked_for
 from de_assets.automation.triggers.legacy_due import LEGACY_VISITS, due_hours, legacy_hours_due
 from de_assets.definitions import defs
 from de_assets.partitions import hourly
@@ -60,6 +62,27 @@ def test_a_run_that_a_dying_daemon_told_nothing_of_takes_its_hours_all_the_same(
     assert due(instance) == KEYS[4:6]
     instance.report_run_failed(run)
     assert due(instance) == KEYS[:6]
+
+
+def test_hours_of_a_run_that_is_about_to_be_started_again_are_not_due(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker died: the daemon makes the next attempt when it has read of that."""
+    loaded(instance, *KEYS[6:])
+    tags = {**range_tags(KEYS[0], KEYS[3]), "dagster/sensor_name": legacy_hours_due.name}
+    run = instance.add_run(dg.DagsterRun("load", tags=tags, status=dg.DagsterRunStatus.STARTED))
+    instance.report_run_failed(run)
+    instance.add_run_tags(run.run_id, {"dagster/will_retry": "true"})
+    assert due(instance) == KEYS[4:6]
+    with monkeypatch.context() as later:
+        later.setattr(asked_for, "RETRIED_WITHIN", timedelta(0))
+        assert due(instance) == KEYS[:6], "the attempt never came"
+    again = instance.add_run(dg.DagsterRun("load", tags=tags, status=dg.DagsterRunStatus.STARTED))
+    instance.add_run_tags(run.run_id, {"dagster/auto_retry_run_id": again.run_id})
+    assert due(instance) == KEYS[4:6]
+    instance.report_run_failed(again)
+    instance.add_run_tags(again.run_id, {"dagster/will_retry": "false"})
+    assert due(instance) == KEYS[:6], "there are no more attempts"
 
 
 def test_what_a_run_loads_while_it_is_looked_for_is_not_due_again(

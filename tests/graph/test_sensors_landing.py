@@ -176,6 +176,9 @@ def test_of_a_run_that_was_told_of_in_part_no_hour_is_requested_again(
     drop.land(3)
     assert requested(drop.tick()) == [(key(3), key(3))]
     drop.instance.report_run_failed(run)
+    drop.instance.add_run_tags(run.run_id, {"dagster/will_retry": "true"})
+    assert requested(drop.tick()) == [(key(3), key(3))], "the daemon is about to start it again"
+    drop.instance.add_run_tags(run.run_id, {"dagster/will_retry": "false"})
     assert requested(drop.tick()) == [(key(1), key(3))], "a run that failed is for no hour any more"
 
 

@@ -55,6 +55,7 @@ def judge(run: CheckRun, materialized: Mapping[Key, Materialized]) -> Mapping[Ke
 adds_up = check_per_key(valid, "adds_up", judge, description="All rows add up.", blocking=True)
 
 DEFS = dg.Definitions([raw, valid, shops, per_day], asset_checks=[adds_up])
+JOB = DEFS.resolve_implicit_global_asset_job_def()
 
 
 @pytest.fixture
@@ -63,10 +64,12 @@ def instance() -> Iterator[dg.DagsterInstance]:
         yield made
 
 
-def run(instance: dg.DagsterInstance, *assets: object, keys: list[str], **tags: str) -> str:
-    """One run for the range of keys; its identity."""
-    found = {f"dagster/asset_partition_range_{end}": key for end, key in (("start", keys[0]), ("end", keys[-1]))}
-    done = dg.materialize(list(assets), instance=instance, tags={**tags, **found}, raise_on_error=False)  # type: ignore[arg-type]
+def run(instance: dg.DagsterInstance, asset: dg.AssetsDefinition, keys: list[str], **tags: str) -> str:
+    """One run of the asset and its gate for the range of keys; its identity."""
+    ends = {f"dagster/asset_partition_range_{end}": key for end, key in (("start", keys[0]), ("end", keys[-1]))}
+    done = JOB.execute_in_process(
+        asset_selection=[asset.key], instance=instance, tags={**tags, **ends}, raise_on_error=False
+    )
     return done.run_id
 
 
@@ -77,15 +80,15 @@ def causes(instance: dg.DagsterInstance, asset: str = "gold/sales", key: str = D
 def test_a_day_names_the_hours_that_failed_never_came_or_did_not_pass(instance: dg.DagsterInstance) -> None:
     """Hour 3 never came, hour 7 failed in silver, hour 11 is held, hour 20 failed in bronze."""
     dg.materialize([shops], instance=instance)
-    run(instance, raw, keys=KEYS[:3])
-    run(instance, raw, keys=KEYS[4:20])
-    bronze = run(instance, raw, keys=KEYS[20:21], breaks="1")
-    run(instance, raw, keys=KEYS[21:])
-    run(instance, valid, adds_up, keys=KEYS[:3])
-    run(instance, valid, adds_up, keys=KEYS[4:7])
-    silver = run(instance, valid, adds_up, keys=KEYS[7:8], breaks="1")
-    run(instance, valid, adds_up, keys=KEYS[8:20], wrong=KEYS[11])
-    run(instance, valid, adds_up, keys=KEYS[21:])
+    run(instance, raw, KEYS[:3])
+    run(instance, raw, KEYS[4:20])
+    bronze = run(instance, raw, KEYS[20:21], breaks="1")
+    run(instance, raw, KEYS[21:])
+    run(instance, valid, KEYS[:3])
+    run(instance, valid, KEYS[4:7])
+    silver = run(instance, valid, KEYS[7:8], breaks="1")
+    run(instance, valid, KEYS[8:20], wrong=KEYS[11])
+    run(instance, valid, KEYS[21:])
 
     assert causes(instance) == [
         Cause("silver/sales", (KEYS[11],), Reason.NOT_PASSED, "`adds_up`"),
@@ -99,28 +102,28 @@ def test_a_day_names_the_hours_that_failed_never_came_or_did_not_pass(instance: 
 
     # Each is mended, and the day waits for nothing; then it is there.
     for key in (KEYS[3], KEYS[7], KEYS[11], KEYS[20]):
-        run(instance, raw, keys=[key])
-        run(instance, valid, adds_up, keys=[key])
+        run(instance, raw, [key])
+        run(instance, valid, [key])
     assert causes(instance) == [Cause("gold/sales", (DAY,), Reason.READY)]
-    run(instance, per_day, keys=[DAY])
+    run(instance, per_day, [DAY])
     assert causes(instance) == []
     assert told.open("gold/sales") == ["2026-01-06"]
 
 
 def test_what_has_no_partitions_and_was_never_computed_is_named(instance: dg.DagsterInstance) -> None:
-    run(instance, raw, keys=KEYS)
-    run(instance, valid, adds_up, keys=KEYS)
+    run(instance, raw, KEYS)
+    run(instance, valid, KEYS)
     assert causes(instance) == [Cause("silver/shops", ("",), Reason.NOT_BROUGHT)]
     failed = dg.materialize([shops], instance=instance, tags={"breaks": "1"}, raise_on_error=False)
     for _ in range(21):  # other runs since then
-        run(instance, raw, keys=KEYS[:1])
+        run(instance, raw, KEYS[:1])
     assert causes(instance) == [Cause("silver/shops", ("",), Reason.FAILED, f"run {failed.run_id}")]
 
 
 def test_a_run_that_is_at_work_is_no_failure(instance: dg.DagsterInstance) -> None:
     dg.materialize([shops], instance=instance)
-    run(instance, raw, keys=KEYS)
-    run(instance, valid, adds_up, keys=KEYS[1:])
+    run(instance, raw, KEYS)
+    run(instance, valid, KEYS[1:])
     job = DEFS.resolve_implicit_global_asset_job_def()
     planned = instance.create_run_for_job(
         job.get_subset(asset_selection={valid.key}),
@@ -132,8 +135,8 @@ def test_a_run_that_is_at_work_is_no_failure(instance: dg.DagsterInstance) -> No
 
 
 def test_a_partition_that_is_there_and_did_not_pass_says_so_itself(instance: dg.DagsterInstance) -> None:
-    run(instance, raw, keys=KEYS)
-    run(instance, valid, adds_up, keys=KEYS, wrong=KEYS[5])
+    run(instance, raw, KEYS)
+    run(instance, valid, KEYS, wrong=KEYS[5])
     assert causes(instance, "silver/sales", KEYS[5]) == [
         Cause("silver/sales", (KEYS[5],), Reason.NOT_PASSED, "`adds_up`")
     ]
@@ -163,8 +166,8 @@ class Looks:
 
 def test_a_day_says_on_its_page_which_hours_it_waits_for_once_until_that_changes(instance: dg.DagsterInstance) -> None:
     dg.materialize([shops], instance=instance)
-    run(instance, raw, keys=KEYS)
-    run(instance, valid, adds_up, keys=KEYS, wrong=KEYS[11])
+    run(instance, raw, KEYS)
+    run(instance, valid, KEYS, wrong=KEYS[11])
     looks, second = Looks(instance), ("gold/sales", "2026-01-06", 24)
     assert looks.look() == [], "what may pass by itself is not told at the first look"
     assert looks.look() == [("gold/sales", DAY, 1), second]
@@ -177,11 +180,11 @@ def test_a_day_says_on_its_page_which_hours_it_waits_for_once_until_that_changes
     )
 
     # It fails now, which is another reason; then it is mended.
-    broken = run(instance, raw, keys=KEYS[20:21], breaks="1")
+    broken = run(instance, raw, KEYS[20:21], breaks="1")
     assert (looks.look(), looks.look()) == ([], None), f"bronze is there still, so that {broken} holds nothing"
-    run(instance, valid, adds_up, keys=KEYS[11:13], wrong=f"{KEYS[11]} {KEYS[12]}")
+    run(instance, valid, KEYS[11:13], wrong=f"{KEYS[11]} {KEYS[12]}")
     assert (looks.look(), looks.look()) == ([], [("gold/sales", DAY, 2)])
-    run(instance, valid, adds_up, keys=KEYS[11:13])
+    run(instance, valid, KEYS[11:13])
     assert (looks.look(), looks.look()) == ([], None), "the day is ready, and that is no wait"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from web_ui import LAUNCH, METADATA, DagsterProcess, WebUI, entry, free_port, looks, until, wind
+from web_ui import LAUNCH, METADATA, DagsterProcess, WebUI, code_server, entry, free_port, looks, until, wind
 
 pytestmark = pytest.mark.ui
 
@@ -91,24 +91,35 @@ class World:
         answer = self.web.ask(VERDICTS, key={"path": asset.split("/")}, partition=day)["assetCheckExecutions"]
         return [each["evaluation"] for each in answer if each["evaluation"]]
 
+    def until_judged(self, asset: str, day: str, times: int) -> None:
+        """Wait for so many verdicts on the day, as `until_told` does."""
+        check = dg.AssetCheckKey(dg.AssetKey.from_user_string(asset), "inputs_are_complete")
+
+        def judged() -> int:
+            found = self.instance.event_log_storage.get_asset_check_execution_history(check, limit=99)
+            verdicts = (each.evaluation for each in found)
+            return sum(isinstance(each, dg.AssetCheckEvaluation) and each.partition == day for each in verdicts)
+
+        self.until(lambda: judged() == times)
+
     def asked_for(self, asset: str, day: str) -> int:
         """How many runs the conditions asked for that compute this day of the asset."""
         tags = {"dagster/from_automation_condition": "true", "dagster/partition": day}
         key = dg.AssetKey.from_user_string(asset)
         return sum(key in (run.asset_selection or ()) for run in self.instance.get_runs(dg.RunsFilter(tags=tags)))
 
-    def look_again(self, sensor: str) -> None:
-        """Wait until a look at what is there now has begun and ended."""
+    def watch(self, sensor: str) -> Callable[[], None]:
+        """Waits, when it is called, until a look at what is there now has begun and ended."""
         before = looks(self.instance)[sensor]
-        self.until(lambda: looks(self.instance)[sensor] >= before + 2)
+        return lambda: self.until(lambda: looks(self.instance)[sensor] >= before + 2)
 
-    def report_at_its_deadline(self, day: str, after: str) -> tuple[dict[str, Any], str]:
-        """The report of a day that lacks something: none before the deadline on the day after; then it, and the warning."""
-        self.wind(f"{after}T02:59:00")
-        self.look_again("report_due")
-        assert self.made("gold/report", day) == [], "it may still come"
-        self.wind(f"{after}T03:01:00")
-        self.until(lambda: self.verdicts("gold/report", day))
+    def look_again(self, sensor: str) -> None:
+        """Wait for such a look."""
+        self.watch(sensor)()
+
+    def report_after_its_deadline(self, day: str) -> tuple[dict[str, Any], str]:
+        """The report of a day that lacks something, and the warning."""
+        self.until_judged("gold/report", day, 1)
         (made,) = self.made("gold/report", day)
         (warned,) = self.verdicts("gold/report", day)
         assert (warned["success"], warned["severity"]) == (False, "WARN")
@@ -126,55 +137,53 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     places = {"DE_HOME": root, "DAGSTER_HOME": root / "dagster", "GATHERING_ROOT": root}
     environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
     port = free_port()
-    web = ["dagster_webserver", "-f", str(LOCATION), "-h", "127.0.0.1", "-p", str(port)]
-    # Made before the others start: two processes at once cannot make it.
-    with dg.DagsterInstance.from_config(str(root / "dagster")) as instance:
-        (root / "clock").write_text("2026-01-05T12:00:00+00:00")
-        with (
-            DagsterProcess(web, environment) as webserver,
-            DagsterProcess(["dagster._daemon", "run", "-f", str(LOCATION)], environment) as daemon,
-        ):
-            ui = WebUI(port, webserver)
-            until(ui.answers, SECONDS, webserver.output)
-            yield World(root, ui, daemon, instance)
+    (root / "clock").write_text("2026-01-05T12:00:00+00:00")
+    # The instance is made before the others start: two processes at once cannot make it.
+    with (
+        dg.DagsterInstance.from_config(str(root / "dagster")) as instance,
+        code_server(LOCATION, environment) as workspace,
+        DagsterProcess(["dagster_webserver", "-w", workspace, "-h", "127.0.0.1", "-p", str(port)], environment) as web,
+        DagsterProcess(["dagster._daemon", "run", "-w", workspace], environment) as daemon,
+    ):
+        ui = WebUI(port, web)
+        until(ui.answers, SECONDS, web.output)
+        yield World(root, ui, daemon, instance)
 
 
-@pytest.mark.pattern("aligned_fan_in")
-def test_a_day_names_the_hour_that_failed_and_is_computed_once_when_that_one_was_rerun_alone(world: World) -> None:
-    (world.root / "breaks").write_text(hour(FIRST, 7))
-    assert world.click(hour(FIRST, 7), hour(FIRST, 7)) == "FAILURE"
-    assert world.click(hour(FIRST, 0), hour(FIRST, 6)) == "SUCCESS"
-    assert world.click(hour(FIRST, 8), hour(FIRST, 23)) == "SUCCESS"
-    named = f"Waits for silver/sales {hour(FIRST, 7)}: its last run failed"
-    world.until_told("gold/per_day", FIRST, named)
-    assert world.made("gold/per_day", FIRST) == [], "23 hours are no day"
+@pytest.mark.pattern("aligned_fan_in", "unaligned_fan_in")
+def test_a_day_waits_for_its_failed_hour_and_its_report_goes_out_without_it_until_that_one_was_rerun_alone(
+    world: World,
+) -> None:
+    late = hour(FIRST, 23)
+    (world.root / "breaks").write_text(late)
+    world.wind(f"{SECOND}T02:59:00")
+    assert world.click(late, late) == "FAILURE"
+    assert world.click(hour(FIRST, 0), hour(FIRST, 22)) == "SUCCESS"
+    look = world.watch("report_due")
+    world.until_told("gold/per_day", FIRST, f"Waits for silver/sales {late}: its last run failed")
+    look()
+    assert world.made("gold/report", FIRST) == [], "the hour may still come"
+    world.wind(f"{SECOND}T03:01:00")
+    made, warning = world.report_after_its_deadline(FIRST)
+    assert entry(made, "is_approximate")["boolValue"] is True
+    assert json.loads(entry(made, "missing_inputs")["jsonString"]) == {late: "never computed"}
+    assert f"{late} (never computed)" in warning
+    assert world.made("gold/per_day", FIRST) == [], "23 hours are no day, whatever the time is"
 
     (world.root / "breaks").unlink()
-    assert world.click(hour(FIRST, 7), hour(FIRST, 7)) == "SUCCESS"
+    assert world.click(late, late) == "SUCCESS"
     world.until_made("gold/per_day", FIRST)
-    world.look_again("cascade")
+    look = world.watch("cascade")
+    world.until_judged("gold/report", FIRST, 2)
+    look()
     (day,) = world.made("gold/per_day", FIRST)
     assert entry(day, "completeness")["floatRepr"] == "1.0"
     assert [each["success"] for each in world.verdicts("gold/per_day", FIRST)] == [True]
     assert world.asked_for("gold/per_day", FIRST) == 1, "once, with its last hour"
-
-
-@pytest.mark.pattern("unaligned_fan_in")
-def test_a_report_is_out_at_its_deadline_says_what_is_missing_and_is_redone_with_it(world: World) -> None:
-    late = hour(SECOND, 7)
-    world.click(hour(SECOND, 0), hour(SECOND, 6))
-    world.click(hour(SECOND, 8), hour(SECOND, 23))
-    made, warning = world.report_at_its_deadline(SECOND, THIRD)
-    assert entry(made, "is_approximate")["boolValue"] is True
-    assert json.loads(entry(made, "missing_inputs")["jsonString"]) == {late: "never computed"}
-    assert f"{late} (never computed)" in warning
-
-    assert world.click(late, late) == "SUCCESS"
-    world.until(lambda: len(world.verdicts("gold/report", SECOND)) == 2)
-    newest, _ = world.made("gold/report", SECOND)
+    newest, _ = world.made("gold/report", FIRST)
     assert entry(newest, "is_approximate")["boolValue"] is False
     assert json.loads(entry(newest, "missing_inputs")["jsonString"]) == {}
-    assert world.verdicts("gold/report", SECOND)[0]["success"] is True
+    assert world.verdicts("gold/report", FIRST)[0]["success"] is True
 
 
 @pytest.mark.pattern("aligned_fan_in")
@@ -207,7 +216,11 @@ def test_a_red_gate_holds_back_who_needs_what_it_guards_and_not_the_sibling(worl
 @pytest.mark.pattern("unaligned_fan_in")
 def test_a_day_of_which_nothing_came_is_reported_at_its_deadline_as_well(world: World) -> None:
     world.click(hour(THIRD, 0), hour(THIRD, 0))
-    made, warning = world.report_at_its_deadline(FOURTH, "2026-01-09")
+    world.wind("2026-01-09T02:59:00")
+    world.look_again("report_due")
+    assert world.made("gold/report", FOURTH) == [], "something may still come"
+    world.wind("2026-01-09T03:01:00")
+    made, warning = world.report_after_its_deadline(FOURTH)
     assert entry(made, "completeness")["floatRepr"] == "0.0"
     nothing = {hour(FOURTH, each): "never computed" for each in range(24)}
     assert json.loads(entry(made, "missing_inputs")["jsonString"]) == nothing

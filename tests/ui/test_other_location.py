@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,21 +50,40 @@ def test_our_job_launches_theirs_when_all_of_it_is_done(locations: Locations) ->
     assert "<td>120</td>" in page(locations).read_text()
 
 
-def test_their_location_is_broken_and_ours_goes_on(locations: Locations) -> None:
-    before = len(locations.runs(REDRAW))
-    assert locations.code("dashboards", BROKEN) == "PythonError"
-    ours = locations.launch("ours", MAINTENANCE)
-    done = {"maintain_tables": "success", "retain_versions": "success"}
-    assert locations.steps(ours) == {**done, "launch_readers": "failure"}
-    assert "`redraw_dashboards` of the code location `dashboards` was not launched" in locations.error(ours)
-    assert len(locations.runs(REDRAW)) == before
+@contextmanager
+def under_way(locations: Locations, works: str) -> Iterator[Callable[[], bool]]:
+    """A run of this location that lasts until the end and then ends well; whether it is still at work."""
+    waits, go = locations.root / "waits", locations.root / "go"
+    run = locations.begin(works, "patient")
+    until(waits.exists, SECONDS, locations.web.process.output)
+    try:
+        yield lambda: not any(each.is_finished for each in locations.runs("patient") if each.run_id == run)
+    finally:
+        go.touch()
+        ended = locations.ended(run)
+        waits.unlink()
+        go.unlink()
+    assert ended.is_success
 
-    assert locations.code("dashboards", THEIRS) == "RepositoryLocation"
-    again = locations.again(ours)
-    assert locations.steps(again) == {"launch_readers": "success"}, "what was done stays done"
-    theirs, *earlier = locations.runs(REDRAW)
-    assert len(earlier) == before
-    assert locations.ended(theirs.run_id).is_success
+
+def test_their_location_is_broken_and_becomes_another_version_and_ours_goes_on(locations: Locations) -> None:
+    before = len(locations.runs(REDRAW))
+    with under_way(locations, "ours") as works_on:
+        assert locations.code("dashboards", BROKEN) == "PythonError"
+        ours = locations.launch("ours", MAINTENANCE)
+        done = {"maintain_tables": "success", "retain_versions": "success"}
+        assert locations.steps(ours) == {**done, "launch_readers": "failure"}
+        assert "`redraw_dashboards` of the code location `dashboards` was not launched" in locations.error(ours)
+        assert len(locations.runs(REDRAW)) == before
+
+        assert locations.code("dashboards", THEIRS + NEXT_VERSION) == "RepositoryLocation"
+        assert "of_the_next_version" in locations.jobs("dashboards")
+        again = locations.again(ours)
+        assert locations.steps(again) == {"launch_readers": "success"}, "what was done stays done"
+        theirs, *earlier = locations.runs(REDRAW)
+        assert len(earlier) == before
+        assert locations.ended(theirs.run_id).is_success
+        assert works_on(), "it began when theirs was another version, and saw nothing of all that"
 
 
 def test_their_dashboard_follows_by_data_what_ours_has_written(locations: Locations) -> None:
@@ -87,20 +107,11 @@ def test_their_dashboard_follows_by_data_what_ours_has_written(locations: Locati
 def test_a_run_goes_on_while_the_other_location_becomes_another_version(
     locations: Locations, works: str, changes: str, text: str
 ) -> None:
-    waits, go = locations.root / "waits", locations.root / "go"
-    run = locations.begin(works, "patient")
-    until(waits.exists, SECONDS, locations.web.process.output)
-    try:
+    with under_way(locations, works) as works_on:
         assert locations.code(changes, text + NEXT_VERSION) == "RepositoryLocation"
         assert "of_the_next_version" in locations.jobs(changes)
-        (under_way,) = (each for each in locations.runs("patient") if each.run_id == run)
-        assert not under_way.is_finished
-    finally:
-        go.touch()
-        ended = locations.ended(run)
-        waits.unlink()
-        go.unlink()
-    assert ended.is_success  # the next version stays: it has all that the other tests ask for
+        assert works_on()
+    # The next version stays: it has all that the other tests ask for.
 
 
 def test_our_location_is_broken_and_theirs_goes_on(locations: Locations) -> None:

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 import yaml
 from waiting import PATIENCE
-from web_ui import BACKFILL, LAUNCH, PROJECT, DagsterProcess, WebUI, free_port, until
+from web_ui import BACKFILL, LAUNCH, PROJECT, DagsterProcess, WebUI, code_server, free_port, until
 
 from de_resources.run_queue.latency import SECONDS
 from de_resources.run_queue.passing import let_pass
@@ -32,15 +32,17 @@ STEPS = """query Steps($run: ID!) { runOrError(runId: $run) { ... on Run { statu
 class Platform:
     """Webserver and daemon with the run queue of `dagster.yaml` over a location of a folder."""
 
-    def __init__(self, root: Path, web: WebUI, instance: dg.DagsterInstance, environment: dict[str, str]) -> None:
+    def __init__(
+        self, root: Path, web: WebUI, instance: dg.DagsterInstance, environment: dict[str, str], workspace: str
+    ) -> None:
         self.root, self.web, self.instance, self.environment = root, web, instance, environment
+        self.workspace = workspace
         self.daemon: DagsterProcess | None = None
 
     def works(self) -> None:
         """From now on somebody takes runs from the queue."""
         if self.daemon is None:
-            arguments = ["dagster._daemon", "run", "-f", str(self.root / "code" / "ordered_location.py")]
-            self.daemon = DagsterProcess(arguments, self.environment)
+            self.daemon = DagsterProcess(["dagster._daemon", "run", "-w", self.workspace], self.environment)
 
     def click(self, day: int, *assets: str) -> str:
         """Materialise a selection, which is the line where none is named."""
@@ -109,15 +111,15 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     places = {"DE_HOME": tmp_path, "DAGSTER_HOME": tmp_path / "dagster"}
     environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
     port = free_port()
-    web = ["dagster_webserver", "-f", str(location), "-h", "127.0.0.1", "-p", str(port)]
     # The instance is made before the webserver starts: two processes at once cannot make it.
     with (
         dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance,
-        DagsterProcess(web, environment) as webserver,
+        code_server(location, environment) as workspace,
+        DagsterProcess(["dagster_webserver", "-w", workspace, "-h", "127.0.0.1", "-p", str(port)], environment) as web,
     ):
-        ui = WebUI(port, webserver)
-        until(ui.answers, 180, lambda: f"the webserver answers; it said: {webserver.output()}")
-        platform = Platform(tmp_path, ui, instance, environment)
+        ui = WebUI(port, web)
+        until(ui.answers, 180, lambda: f"the webserver answers; it said: {web.output()}")
+        platform = Platform(tmp_path, ui, instance, environment, workspace)
         yield platform
         if platform.daemon is not None:
             platform.daemon.stop()
@@ -130,27 +132,27 @@ def test_runs_of_all_kinds_go_in_order_wait_for_what_failed_and_pass_it_with_a_r
     configured = yaml.safe_load((platform.root / "dagster" / "dagster.yaml").read_text())
     assert configured["run_coordinator"]["class"] == "QueueWithTurns"
     (platform.root / "code" / "fails-04").touch()
-    platform.backfill(6, 4, 5)
+    platform.backfill(5, 4)
     for day in (3, 1, 2):
         platform.click(day)
     platform.works()  # with all of it in the queue: a person's clicks are seconds apart, and the daemon looks every second
     platform.until(lambda: "end 03" in platform.told())
     assert platform.told()[:6] == ["begin 01", "end 01", "begin 02", "end 02", "begin 03", "end 03"]
 
-    platform.until(lambda: "failed" in waits_for(platform, 6))
-    last = platform.click(8)
-    platform.until(lambda: "failed" in waits_for(platform, 8))
-    platform.automate(7)
+    platform.until(lambda: "failed" in waits_for(platform, 5))
+    last = platform.click(7)
     platform.until(lambda: "failed" in waits_for(platform, 7))
+    platform.automate(6)
+    platform.until(lambda: "failed" in waits_for(platform, 6))
     shown = platform.shown()
     assert shown[key(5)][0][1][WAITS_FOR].startswith(f"{key(4)}, which failed")
-    assert [shown[key(day)][0][0] for day in (4, 5, 6, 7, 8)] == ["FAILURE", *["QUEUED"] * 4]
+    assert [shown[key(day)][0][0] for day in (4, 5, 6, 7)] == ["FAILURE", *["QUEUED"] * 3]
 
     let_pass(platform.instance, ["line"], "line", key(4), "the source of that day is lost")
-    platform.until(lambda: platform.runs()[key(8)][0][0] == "SUCCESS")
+    platform.until(lambda: platform.runs()[key(7)][0][0] == "SUCCESS")
     assert platform.told()[6:] == [
         "begin 04",
-        *(f"{what} {day:02d}" for day in (5, 6, 7, 8) for what in ("begin", "end")),
+        *(f"{what} {day:02d}" for day in (5, 6, 7) for what in ("begin", "end")),
     ]
     record = platform.instance.get_run_record_by_id(last)
     assert record is not None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -97,6 +98,22 @@ class DagsterProcess:
     def output(self) -> str:
         """The end of what was printed."""
         return self._log.read_text(errors="replace")[-2000:]
+
+
+@contextmanager
+def code_server(location: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """One process has the file's code location loaded for webserver and daemon, as where `dagster dev` serves both.
+
+    The path of a workspace that names it, by the name of the file.
+    """
+    home = Path(environment["DAGSTER_HOME"])
+    socket, workspace = home / "code", home / "workspace.yaml"
+    server = {"grpc_server": {"socket": str(socket), "location_name": location.name}}
+    workspace.write_text(json.dumps({"load_from": [server]}))  # which is YAML as well
+    arguments = ["dagster", "api", "grpc", "--python-file", str(location), "--socket", str(socket)]
+    with DagsterProcess([*arguments, "--location-name", location.name], environment) as process:
+        until(socket.exists, PATIENCE, process.output)
+        yield str(workspace)
 
 
 def _kill(processes: Sequence[psutil.Process]) -> None:

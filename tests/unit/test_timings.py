@@ -68,3 +68,21 @@ def test_what_a_module_shares_counts_for_who_asks_first_and_what_all_share_for_n
             with pytest.raises(StopIteration):
                 setup.send(None)
     assert [each["patterns"] for each in timings.lines_of(tmp_path)] == [["merger"], ["merger"], []]
+
+
+def test_what_importing_the_tests_takes_counts_for_none_of_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first one of each process had it all, some fifteen seconds, and its patterns with it."""
+    spent = iter([15.0, 17.0])
+    with (tmp_path / "1.jsonl").open("w", buffering=1) as file:
+        monkeypatch.setattr(timings, "_state", {"file": file, "cpu": 1.0})
+        monkeypatch.setattr(timings, "_cpu_seconds", lambda: next(spent))
+        monkeypatch.setattr(timings, "_seconds_of_services", lambda: 0.0)
+        monkeypatch.setattr(timings, "_SHORT", -1.0)
+        timings.pytest_collection_finish()
+        measured = timings._measured("test", "a::first")
+        next(measured)
+        with pytest.raises(StopIteration):
+            measured.send(None)
+    assert [each["cpu"] for each in timings.lines_of(tmp_path)] == [2.0]
