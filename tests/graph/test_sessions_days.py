@@ -131,9 +131,9 @@ def test_a_range_a_late_visit_and_reruns_in_order_give_what_one_pass_gives(world
     assert [row[3] for row in owl] == [70]
     assert owl[0][1].date() < owl[0][2].date(), "midnight cuts nothing"
 
-    before_midnight = START + timedelta(days=2, minutes=-3)
-    world.land([("owl", START + timedelta(days=1, minutes=15)), ("late", before_midnight)])
-    for day in (SECOND, THIRD):
+    before_midnight = START + timedelta(days=1, minutes=-3)
+    world.land([("owl", START + timedelta(hours=19, minutes=50)), ("late", before_midnight)])
+    for day in (FIRST, SECOND, THIRD):
         assert world.run(key=day).success
     world.require_truth()
 

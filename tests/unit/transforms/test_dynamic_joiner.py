@@ -137,10 +137,11 @@ def test_any_arrivals_give_what_plain_python_finds_and_leave_no_state(streams: S
                     arrivals[arrival][side].append(record)
     arrivals[0][0].extend([Record(None, "p1", 60), Record("no time", "p1", None)])
     arrivals[0][1].extend([Record(None, "p1", 60), Record("no time", "p1", None)])
-    # It comes with the last of them: nothing is late until a batch is over.
-    arrivals[-1][0].append(Record("end", "p1", 10 * 3600))
-    for arrived in arrivals:
+    for arrived in arrivals[:-1]:
         streams.come(*arrived)
+    # The end comes with the last of them: nothing is late until a batch is over.
+    visits, ads = arrivals[-1]
+    streams.come([*visits, Record("end", "p1", 10 * 3600)], ads)
     done = streams.drain()
     assert streams.rows() == truth(*([r for each in arrivals for r in each[side]] for side in (0, 1)))
     assert done.rows == streams.rows().total(), "also of batches to which nothing came"
