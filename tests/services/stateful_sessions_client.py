@@ -1,6 +1,6 @@
-"""A process that makes sessions of a stream over the engine that all runs share, in two runs, and tells what it found.
+"""A process that makes sessions of a stream over the engine that all runs share, in one run, and tells what it found.
 
-`python stateful_sessions_client.py <engine> <folder> <arrivals>`: the arrivals are lists of `[user, minute, page]`.
+`python stateful_sessions_client.py <engine> <folder> <visits>`: the visits are a list of `[user, minute, page]`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,16 @@ START = datetime(2026, 3, 28, 22, tzinfo=UTC)
 VISITS = "user_id STRING, event_time TIMESTAMP, visit_id STRING, page STRING, referral STRING, append_time TIMESTAMP"
 
 
-def main(engine: str, folder: str, arrivals: list[list[tuple[str, int, str]]]) -> None:
-    """Each arrival is taken by a run of its own."""
+def main(engine: str, folder: str, came: list[tuple[str, int, str]]) -> None:
+    """A batch brings the visits, and one without any closes what is over."""
     session = SparkEngine(url=engine).spark_session
     visits, table = Table("bronze.visits", f"{folder}/visits"), Table("gold.found", f"{folder}/found")
-    told = []
-    for number, arrival in enumerate(arrivals):
-        moments = [(user, START + timedelta(minutes=minute), page) for user, minute, page in arrival]
-        rows = [(user, at, f"{user} {at}", page, None, at) for user, at, page in moments]
-        session.createDataFrame(rows, VISITS).write.format("delta").mode("append").save(visits.uri)
-        came = session.readStream.format("delta").load(visits.uri)
-        stamp = CommitInfo("gold.found", "found", "all", str(number), str(number), str(number))
-        written = run_available_now(
-            session, table, stream_sessions(came, RULES, ARRIVAL), stamp, settings=STATE_SETTINGS
-        )
-        told.append(written.details["stream/state_rows"])
+    moments = [(user, START + timedelta(minutes=minute), page) for user, minute, page in came]
+    rows = [(user, at, f"{user} {at}", page, None, at) for user, at, page in moments]
+    session.createDataFrame(rows, VISITS).write.format("delta").mode("append").save(visits.uri)
+    stream = stream_sessions(session.readStream.format("delta").load(visits.uri), RULES, ARRIVAL)
+    stamp = CommitInfo("gold.found", "found", "all", "1", "1", "1")
+    told = run_available_now(session, table, stream, stamp, settings=STATE_SETTINGS).details["stream/state_rows"]
     state = StreamState.of(session, f"{table.uri}/{CHECKPOINT}")
     assert state is not None
     reckoned = account(visits.read(session, state.version_read), table.read(session), state.values(STATE), ARRIVAL)

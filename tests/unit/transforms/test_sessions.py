@@ -192,9 +192,16 @@ class TestRealLog:
             if m is not None
         ]
 
+    @pytest.fixture(scope="class")
+    def frame(self, spark: SparkSession, visits: list[Visit]) -> Iterator[DataFrame]:
+        """Moved to the engine once."""
+        frame = frame_of(spark, visits).persist()
+        yield frame
+        frame.unpersist()
+
     @pytest.mark.parametrize("minutes", GAPS)
     def test_the_number_of_sessions_is_that_of_the_pauses(
-        self, spark: SparkSession, visits: list[Visit], minutes: int
+        self, frame: DataFrame, visits: list[Visit], minutes: int
     ) -> None:
         gap = timedelta(minutes=minutes)
         moments: dict[str, list[datetime]] = defaultdict(list)
@@ -203,15 +210,12 @@ class TestRealLog:
         expected = 0
         for times in map(sorted, moments.values()):
             expected += 1 + sum(later - earlier >= gap for earlier, later in pairwise(times))
-        frame = frame_of(spark, visits).persist()
-        try:
-            assert sessions(frame, gap).count() == expected
-            if minutes == max(GAPS):
-                assert sum(self._day_after_day(spark, frame, gap)) == expected
-        finally:
-            frame.unpersist()
+        assert sessions(frame, gap).count() == expected
+        if minutes == max(GAPS):
+            assert sum(self._day_after_day(frame, gap)) == expected
 
-    def _day_after_day(self, spark: SparkSession, frame: DataFrame, gap: timedelta) -> Iterator[int]:
+    def _day_after_day(self, frame: DataFrame, gap: timedelta) -> Iterator[int]:
+        spark = frame.sparkSession
         before = spark.createDataFrame([], PENDING)
         for day in range(17, 21):
             windows = SessionWindows(datetime(2015, 5, day, tzinfo=UTC), timedelta(days=1))
@@ -233,18 +237,21 @@ class TestBadInput:
         left = visits.sparkSession.createDataFrame(list(before), PENDING)
         return list(utc_rows(closed_sessions(visits, left, self.DAY)))
 
-    def test_visits_of_nobody_or_of_no_time_are_no_session(self, spark: SparkSession) -> None:
-        rows = [("u", START, "v1", "/"), (None, START, "v2", "/"), (None, START, "v3", "/"), ("u", None, "v4", "/")]
-        frame = spark.createDataFrame(rows, VISITS)
-        assert [(row["user_id"], row["visits"]) for row in utc_rows(sessions(frame))] == [("u", 1)]
-        assert [(row["user_id"], row["visits"]) for row in self.closed(frame)] == [("u", 1)]
-
-    def test_a_visit_from_the_future_waits_for_its_own_partition(self, spark: SparkSession) -> None:
+    def test_visits_of_nobody_and_of_no_time_are_no_session_and_one_from_the_future_waits_for_its_own_partition(
+        self, spark: SparkSession
+    ) -> None:
         """A clock that is ahead neither keeps today's sessions open nor closes them early."""
+        rows = [("u", START, "v1", "/"), (None, START, "v2", "/"), (None, START, "v3", "/"), ("u", None, "v4", "/")]
         at_noon = START + timedelta(hours=12)
-        visits = [Visit(moment, f"v{n}", "u", "/") for n, moment in enumerate([at_noon, at_noon + timedelta(days=900)])]
-        frame = frame_of(spark, visits)
-        assert [(row["ended_at"], row["visits"]) for row in self.closed(frame)] == [(at_noon, 1)]
+        later = at_noon + timedelta(days=900)
+        frame = spark.createDataFrame([*rows, ("ahead", at_noon, "v5", "/"), ("ahead", later, "v6", "/")], VISITS)
+        today = [("ahead", at_noon, 1), ("u", START, 1)]
+        in_one_go, closed = (
+            sorted((row["user_id"], row["ended_at"], row["visits"]) for row in rows)
+            for rows in (utc_rows(sessions(frame)), self.closed(frame))
+        )
+        assert in_one_go == sorted([*today, ("ahead", later, 1)])
+        assert closed == today
         nothing = spark.createDataFrame([], PENDING)
         assert open_sessions(frame, nothing, self.DAY).count() == 0
 
@@ -269,10 +276,10 @@ class TestBadInput:
         last = START - timedelta(minutes=5)
         carried = ("u", START - timedelta(hours=1), last, 7, "/a", "/b")
         nothing = spark.createDataFrame([], VISITS)
-        (row,) = self.closed(nothing, [carried])
-        assert session_of(row) == Session(*carried)
         before = spark.createDataFrame([carried], PENDING)
-        assert open_sessions(nothing, before, self.DAY).count() == 0
+        closed, left = (each(nothing, before, self.DAY) for each in (closed_sessions, open_sessions))
+        (row,) = utc_rows(closed.withColumn("of", F.lit("closed")).unionByName(left.withColumn("of", F.lit("left"))))
+        assert (session_of(row), row["of"]) == (Session(*carried), "closed")
         (row,) = utc_rows(open_sessions(nothing, before, self.DAY, gap=timedelta(days=2)))
         assert session_of(row) == Session(*carried)
 

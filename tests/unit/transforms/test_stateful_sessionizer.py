@@ -186,16 +186,15 @@ def test_any_arrivals_give_the_sessions_of_one_pass_also_from_a_state_of_before(
         v for n in range(20) for v in made(chance, f"plain {n}", 5, [0, 1e-6, 5, 29.99999, 30, 30.00001, 45], "ab")
     ]
     ruled = [v for n in range(20) for v in made(chance, f"ruled {n}", 5, [0, 5, 20, 29.9, 31], ["a", "b", "logout"])]
-    first, *later = in_arrivals([*plain, *ruled], 2, chance)
+    first, second = in_arrivals([*plain, *ruled], 2, chance)
     with monkeypatch.context() as before:
         before.setattr(stateful_sessionizer, "SessionProcessor", without_referral)
         stream.come(*first, *first[:5], beside=[raw(*each) for each in BAD])
         told = [stream.drain()]
     # The first batch has no watermark. All are remembered, and what is found is over by a time that visits told.
-    for arrival in later:
-        stream.come(*arrival, *first[-5:], *arrival[:5], referral="https://there")
-        told.append(stream.drain())
-    stream.come(Visit(at(24 * 60), "last", "nobody else", "a"))
+    # A visit of much later comes with the rest: nothing is late before a batch is over, and then all is over but this.
+    last = Visit(at(24 * 60), "last", "nobody else", "a")
+    stream.come(*second, *first[-5:], *second[:5], last, referral="https://there")
     told.append(stream.drain())
     rows = stream.rows()
     found = {(session_of(row), row["closed_by"]) for row in rows}
@@ -213,7 +212,7 @@ def test_any_arrivals_give_the_sessions_of_one_pass_also_from_a_state_of_before(
     # What is open at the end is one visitor's visit; nothing of the others is left.
     passed = max(v.at for v in first) - ARRIVAL.late
     copies = sum(v.at <= passed for v in first[-5:])
-    assert [each.details["stream/rows_too_late"] for each in told] == [0, copies, 0]
+    assert [each.details["stream/rows_too_late"] for each in told] == [0, copies]
     assert 0 < int(told[0].details["stream/state_rows"]) <= len({v.user_id for v in first})
     assert told[-1].details["stream/state_rows"] == 1
 
