@@ -1,9 +1,9 @@
 """A day of 10 million visits: counted, with their visitors, for every combination of country, kind of device and referral.
 
 The asset `gold/visits_cube_daily` itself, called on a frame, beside `GROUP BY …, CUBE (…)` in SQL. Distinct visitors are
-counted anew for each of the eight groupings, so that the engine moves each visit's visitor eight times: that is the job, and
-what both pay for. Staged Parquet in, every value computed, nothing written. Equal: all rows, in all columns. DuckDB, on
-the same files, for orientation.
+counted anew for each of the eight groupings: by SQL the engine moves each visit's visitor eight times, and ours once, to where
+the visitor's other visits are. Staged Parquet in, every value computed, nothing written. Equal: all rows, in all columns.
+DuckDB, on the same files, for orientation.
 """
 
 from typing import cast
