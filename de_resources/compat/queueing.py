@@ -10,18 +10,22 @@ from dagster._core.run_coordinator.queued_run_coordinator import RunQueueConfig
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    AUTO_RETRY_RUN_ID_TAG,
     HIDDEN_TAG_PREFIX,
     PARTITION_NAME_TAG,
     ROOT_RUN_ID_TAG,
+    WILL_RETRY_TAG,
 )
 from dagster._serdes import ConfigurableClassData
 
 __all__ = [
     "ASSET_PARTITION_RANGE_END_TAG",
     "ASSET_PARTITION_RANGE_START_TAG",
+    "AUTO_RETRY_RUN_ID_TAG",
     "HIDDEN_TAG_PREFIX",
     "PARTITION_NAME_TAG",
     "ROOT_RUN_ID_TAG",
+    "WILL_RETRY_TAG",
     "ConfigurableClassData",
     "RemoteWorkspaceAssetGraph",
     "RunQueueConfig",

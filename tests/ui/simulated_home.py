@@ -26,7 +26,7 @@ from web_ui import PROJECT, SERVE, DagsterProcess, until
 
 from de_resources.launcher.worker import Worker
 from de_resources.local import LocalServices
-from de_resources.run_queue.places import WAITS_FOR
+from de_resources.run_queue.places import WAITS_FOR, partition_range
 from de_resources.settings import Settings
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
@@ -214,15 +214,16 @@ class Home:
                 """One that had ended well a moment before its death is none: another one is killed."""
                 last = instance.get_run_by_id(self.killed[-1]) if self.killed else None
                 if last is None or last.status == dg.DagsterRunStatus.SUCCESS:
-                    workers = {
-                        run.run_id: Worker.of(run)
+                    at_work = {
+                        run.run_id: worker
                         for run in instance.get_runs(_STARTED)
                         if _into_lake(run) and _computes(instance, run)
+                        if (worker := Worker.of(run)) is not None and worker.is_alive
                     }
-                    at_work = sorted(run for run, worker in workers.items() if worker is not None and worker.is_alive)
                     if at_work:
-                        self.killed.append(random_.choice(at_work))
-                        os.kill(workers[self.killed[-1]].pid, signal.SIGKILL)  # type: ignore[union-attr]
+                        run_id, chosen = random_.choice(sorted(at_work.items()))
+                        self.killed.append(run_id)
+                        os.kill(chosen.pid, signal.SIGKILL)
                 return last is not None and last.status == dg.DagsterRunStatus.FAILURE
 
             until(one_died, seconds, lambda: f"killed {self.killed}; {self.state([])}; {daemon.output()}")
@@ -239,19 +240,15 @@ class Home:
 
 def _told(run: dg.DagsterRun) -> str:
     """What a run is for, what it waits for in the queue, who works at it, and of which run it is another try."""
-    named = ("dagster/partition", "dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
-    partitions = " to ".join(run.tags[name] for name in named if name in run.tags)
+    first, last = partition_range(run.tags)
     assets = sorted(key.to_user_string() for key in run.asset_selection or ())
     worker = Worker.of(run)
     works = "no worker" if worker is None else f"worker {worker.pid} {'lives' if worker.is_alive else 'is gone'}"
     waits, parent = run.tags.get(WAITS_FOR, ""), run.tags.get("dagster/parent_run_id", "")[:8]
-    return (
-        f"{run.run_id[:8]} {run.status.value} {partitions} of {assets}, {works}, waits for {waits!r}, again {parent!r}"
-    )
+    return f"{run.run_id[:8]} {run.status.value} {first} to {last} of {assets}, {works}, waits for {waits!r}, again {parent!r}"
 
 
 _STARTED = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
-_OF_PARTITIONS = {"dagster/partition", "dagster/asset_partition_range_start"}
 _STEPS = {dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE}
 
 
@@ -262,7 +259,7 @@ def _into_lake(run: dg.DagsterRun) -> bool:
 
 def _computes(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether it is for partitions, and in one of its steps now."""
-    if not _OF_PARTITIONS & run.tags.keys():
+    if partition_range(run.tags) == (None, None):
         return False
     events = [entry.get_dagster_event().event_type for entry in instance.all_logs(run.run_id, of_type=_STEPS)]
     return bool(events) and events[-1] == dg.DagsterEventType.STEP_START

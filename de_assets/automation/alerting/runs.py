@@ -18,6 +18,7 @@ import dagster as dg
 
 from de_assets.automation.alerting.alert import PARTITIONS_SHOWN, Alert, printable, redacted
 from de_resources.alerts.book import AlertCondition, OpenAlert
+from de_resources.compat.queueing import WILL_RETRY_TAG
 
 CHECK, RUN, SERVICE = "check ", "run ", "service "
 """How the subjects of bad checks, of failed runs, and of services begin."""
@@ -82,7 +83,7 @@ def _failed_run(
     while error is not None and error.cause is not None:
         error = error.cause  # Dagster wraps the error of the asset in its own
     away = _service_away(error.cls_name, error.message) if error else None
-    retried = run.tags.get("dagster/will_retry") == "true"
+    retried = run.tags.get(WILL_RETRY_TAG) == "true"
     alert = Alert(
         kind="service_failed" if away else "run_failed",
         # A crashed worker that the instance starts again is no news to wake up for.

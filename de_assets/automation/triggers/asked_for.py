@@ -14,12 +14,11 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
+from de_resources.compat.queueing import AUTO_RETRY_RUN_ID_TAG, WILL_RETRY_TAG
 from de_resources.run_queue.places import partition_range
 
 SENSOR = "dagster/sensor_name"
 """Dagster's tag of a run that a sensor asked for."""
-WILL_RETRY, RETRIED = "dagster/will_retry", "dagster/auto_retry_run_id"
-"""Dagster's tags of a run that failed: whether the daemon starts it again, and the attempt that it has made."""
 RETRIED_WITHIN = timedelta(minutes=30)
 """A next attempt is made within seconds. What has none by then gets none: its job is gone, or retries were switched off."""
 # One that was made and not queued is not: its tick is taken up before the sensor looks again, or it never runs.
@@ -45,10 +44,10 @@ def _about_to_be_retried(instance: dg.DagsterInstance, sensor: str) -> list[dg.D
     """To be asked before what is under way: an attempt that is made in between is found there."""
     failed = dg.RunsFilter(
         statuses=[dg.DagsterRunStatus.FAILURE],
-        tags={SENSOR: sensor, WILL_RETRY: "true"},
+        tags={SENSOR: sensor, WILL_RETRY_TAG: "true"},
         updated_after=datetime.now(UTC) - RETRIED_WITHIN,
     )
-    return [run for run in instance.get_runs(failed) if RETRIED not in run.tags]
+    return [run for run in instance.get_runs(failed) if AUTO_RETRY_RUN_ID_TAG not in run.tags]
 
 
 def _under_way(instance: dg.DagsterInstance, sensor: str) -> list[dg.DagsterRun]:

@@ -252,8 +252,9 @@ class TestDistinct:
             events, "the day", ["within", "who"], measures, of="by_0", named="people", tasks=tasks
         )
         assert found.columns == ["the day", "grouping", "within", "who", "people", "rows", "share"]
-        assert {tuple(row)[:4]: tuple(row)[4:] for row in found.collect()} == wanted
-        assert found.count() == len(wanted)
+        figures = found.collect()
+        assert {tuple(row)[:4]: tuple(row)[4:] for row in figures} == wanted
+        assert len(figures) == len(wanted)
 
     def test_the_rows_are_moved_before_they_are_multiplied(self, spark: SparkSession) -> None:
         """What is moved after it are sums. From the top: the last step of a plan comes first."""
