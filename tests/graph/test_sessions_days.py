@@ -160,10 +160,10 @@ def why_refused(result: Any) -> str:
 def test_neither_the_first_day_of_the_log_nor_one_after_a_quiet_night_misses_a_day(world: World) -> None:
     noon = START + timedelta(days=1, hours=12)
     world.land([("u", noon), ("u", noon + timedelta(days=1))])
-    assert world.run(key=SECOND).success
+    assert world.run(gold_pending.sessions_pending, key=SECOND).success
     assert world.rows("gold/sessions_pending") == []
     assert world.run(gold_sessions.sessions, key=THIRD).success
-    assert [row[0] for row in world.rows("gold/sessions")] == ["u", "u"]
+    assert [row[:2] for row in world.rows("gold/sessions")] == [("u", noon + timedelta(days=1))]
 
 
 @pytest.mark.faults

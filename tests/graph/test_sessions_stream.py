@@ -12,7 +12,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from instances import silent_instance
 from lineage_truth import problems
 
@@ -66,7 +66,9 @@ class Blog:
         self.sent += len(records)
         frame = self.engine.spark_session.createDataFrame(rows, RECORDS).coalesce(1)
         parsed = visits_stream.understood_or_explained(frame)
-        parsed.write.format("delta").mode("append").save(str(self.root / "bronze" / "visits_stream"))
+        path = self.root / "bronze" / "visits_stream"
+        path.mkdir(parents=True, exist_ok=True)
+        write_deltalake(str(path), parsed.toArrow(), mode="append")
 
     @property
     def resources(self) -> dict[str, Any]:
@@ -166,9 +168,13 @@ def test_event_time_closes_sessions_whatever_is_late_ahead_killed_or_gone(blog: 
     assert problems(blog.instance, graph) == {"gold/sessions_stream": {}}
 
     # A session that is gone from the table is noticed, for its visits are in none.
+    whole, judge = DeltaTable(blog.table), dg.AssetSelection.checks(dg.AssetCheckKey(sessions_stream.key, BALANCED))
     DeltaTable(blog.table).delete("user_id = 'ann'")
-    assert blog.run(dg.AssetSelection.checks(dg.AssetCheckKey(sessions_stream.key, BALANCED))).success
+    assert blog.run(judge).success
     assert (blog.account["missing"], blog.verdicts[BALANCED]) == (5, False)
+    DeltaTable(blog.table).restore(whole.version())
+    assert blog.run(judge).success
+    assert (blog.account["missing"], blog.verdicts[BALANCED]) == (1, True)
 
     shutil.rmtree(blog.checkpoint / "state")
     blog.come(visit("dan", 300))
@@ -179,15 +185,18 @@ def test_event_time_closes_sessions_whatever_is_late_ahead_killed_or_gone(blog: 
     assert "The state of the stream into `gold.sessions_stream`" in error.cause.message
     assert "Restore the table's folder from a backup" in error.cause.message
 
-    # It begins again, with all that is there at once: nothing is late.
-    shutil.rmtree(blog.table)
+
+def test_a_stream_whose_table_was_removed_begins_again_with_all_that_is_there_and_nothing_is_late(blog: Blog) -> None:
+    blog.come(visit("ann", 0), visit("eve", 15), visit("eve", 44), visit("dan", 200))
     assert blog.run().success
-    assert blog.rows() == [
-        ann,
-        bob,
-        returned,
-        dan,
-        ("dan", 200, 200, 1, "inactivity"),
-        ("eve", 15, 44, 3, "inactivity"),
-    ]
+    # More than half an hour behind what came before it: the session that it belongs to is over.
+    blog.come(visit("eve", 18, taken=90), visit("dan", 210))
+    assert blog.run().success
+    assert blog.told[-1]["stream/rows_too_late"] == 1
+    shutil.rmtree(blog.table)
+    blog.come(visit("last", 24 * 60))
+    assert blog.run().success
+    assert blog.told[-1]["stream/rows_too_late"] == 0
+    ann, dan, eve = ("ann", 0, 0, 1, "inactivity"), ("dan", 200, 210, 2, "inactivity"), ("eve", 15, 44, 3, "inactivity")
+    assert blog.rows() == [ann, dan, eve]
     assert (blog.account["missing"], blog.verdicts[BALANCED]) == (0, True)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from dagster_delta import LocalConfig
-from deltalake import DeltaTable
-from pyspark.sql import functions as F
+from deltalake import DeltaTable, write_deltalake
 
 from de_assets.gold import visitor_sketches_daily, visits_cube_daily, visits_cube_weekly
 from de_assets.partitions import daily, hourly, weekly
@@ -35,7 +35,15 @@ CUBE, SKETCHES = visits_cube_daily.visits_cube_daily, visitor_sketches_daily.vis
 WEEKLY = visits_cube_weekly.visits_cube_weekly
 ASSETS = [CUBE, SKETCHES, WEEKLY, SOURCE]
 CHECKS = [visits_cube_daily.checks[0], *visitor_sketches_daily.checks, *visits_cube_weekly.checks]
-COLUMNS = "event_time TIMESTAMP, user_id STRING, country STRING, device_type STRING, referral STRING, is_bot BOOLEAN"
+INSTANT = pa.timestamp("us", tz="UTC")
+SOURCE_COLUMNS = pa.schema(
+    {
+        "event_time": INSTANT,
+        **dict.fromkeys(("user_id", "country", "device_type", "referral"), pa.string()),
+        "is_bot": pa.bool_(),
+        "event_hour": INSTANT,
+    }
+)
 Visit = tuple[datetime, str, str | None, str | None, str | None, bool | None]
 
 
@@ -52,10 +60,12 @@ class World:
     def land(self, visits: Sequence[Visit]) -> None:
         """Add to the source, which holds hours."""
         self.visits.extend(visits)
-        frame = self.engine.spark_session.createDataFrame(self.visits, COLUMNS)
-        hours = frame.withColumn("event_hour", F.date_trunc("HOUR", "event_time"))
-        path = str(self.root / "silver" / "visits_enriched")
-        hours.write.format("delta").partitionBy("event_hour").mode("overwrite").save(path)
+        rows = [(*visit, visit[0].replace(minute=0)) for visit in self.visits]
+        columns = dict(zip(SOURCE_COLUMNS.names, zip(*rows, strict=True), strict=True))
+        path = self.root / "silver" / "visits_enriched"
+        path.mkdir(parents=True, exist_ok=True)
+        table = pa.table(columns, schema=SOURCE_COLUMNS)
+        write_deltalake(str(path), table, mode="overwrite", partition_by=["event_hour"])
 
     def run(self, *assets: dg.AssetsDefinition, keys: Sequence[str]) -> dg.ExecuteInProcessResult:
         """One run over these partitions, with all checks of what it writes."""
@@ -149,12 +159,10 @@ def world(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield made
 
 
-def test_a_week_is_what_its_visits_say_and_a_rerun_changes_nothing(world: World) -> None:
-    before = world.rows()
-    assert before == world.truth()
-    assert {figures[0] for key, figures in before.items() if key[1] == 7} == {3}
-    assert world.run(WEEKLY, keys=[WEEK]).success
-    assert world.rows() == before
+def test_a_week_is_what_its_visits_say(world: World) -> None:
+    found = world.rows()
+    assert found == world.truth()
+    assert {figures[0] for key, figures in found.items() if key[1] == 7} == {3}
 
 
 @pytest.mark.red_check("adds_up", "estimate_holds")

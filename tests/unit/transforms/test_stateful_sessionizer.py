@@ -10,7 +10,9 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from session_oracle import Session, Visit, session_of, sessions_of
 
@@ -24,7 +26,6 @@ from de_assets.transforms.data_value.closing_rules import (
     Rules,
     Visitor,
 )
-from de_assets.transforms.data_value.sessions import sessions
 from de_assets.transforms.data_value.stateful_sessionizer import (
     STATE_SETTINGS,
     Arrival,
@@ -34,7 +35,6 @@ from de_assets.transforms.data_value.stateful_sessionizer import (
 )
 from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write.stream import run_available_now
-from de_resources.engine.utc_rows import utc_rows
 
 pytestmark = pytest.mark.pattern("stateful_sessionizer")
 
@@ -43,6 +43,17 @@ GAP = timedelta(minutes=30)
 LONGEST = timedelta(hours=2)
 ARRIVAL = Arrival(late=timedelta(minutes=30), skew=timedelta(minutes=5))
 VISITS = "user_id STRING, event_time TIMESTAMP, visit_id STRING, page STRING, referral STRING, append_time TIMESTAMP"
+INSTANT = pa.timestamp("us", tz="UTC")
+ARRIVED = pa.schema(
+    [
+        ("user_id", pa.string()),
+        ("event_time", INSTANT),
+        ("visit_id", pa.string()),
+        ("page", pa.string()),
+        ("referral", pa.string()),
+        ("append_time", INSTANT),
+    ]
+)
 
 
 def at(minute: float) -> datetime:
@@ -59,8 +70,9 @@ class Stream:
 
     def come(self, *visits: Visit, referral: str | None = None, beside: Iterable[tuple[Any, ...]] = ()) -> None:
         rows = [*((v.user_id, v.at, v.visit_id, v.page, referral, v.at) for v in visits), *beside]
-        frame = self.spark.createDataFrame(rows, VISITS).coalesce(1)
-        frame.write.format("delta").mode("append").save(str(self.root / "visits"))
+        columns = dict(zip(ARRIVED.names, zip(*rows, strict=True), strict=True))
+        (self.root / "visits").mkdir(parents=True, exist_ok=True)
+        write_deltalake(str(self.root / "visits"), pa.table(columns, schema=ARRIVED), mode="append")
 
     def frame(self) -> DataFrame:
         visits = self.spark.readStream.format("delta").load(str(self.root / "visits"))
@@ -76,7 +88,7 @@ class Stream:
         return Table("gold.found", str(self.root / "found"))
 
     def rows(self) -> list[dict[str, Any]]:
-        return utc_rows(self.spark.read.format("delta").load(self.table.uri))
+        return DeltaTable(self.table.uri).to_pyarrow_table().to_pylist()
 
 
 @pytest.fixture
@@ -202,9 +214,6 @@ def test_any_arrivals_give_the_sessions_of_one_pass_also_from_a_state_of_before(
     assert found == by_rules([*plain, *ruled])
     assert {each for each, _ in found if each.user_id.startswith("plain")} == sessions_of(plain, GAP)
     assert {why for _, why in found} == {"inactivity", "closing_page", "greatest_length"}
-    visits = stream.spark.read.format("delta").load(str(stream.root / "visits")).dropDuplicates(["visit_id"])
-    one_shot = utc_rows(sessions(visits.where("user_id LIKE 'plain%'")))
-    assert {session_of(row) for row in one_shot} == sessions_of(plain, GAP)
     begun = {v.visit_id for v in first}
     for row in rows:
         (visit,) = [v for v in (*plain, *ruled) if (v.user_id, v.at) == (row["user_id"], row["started_at"])][:1]
