@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from web_ui import PROJECT, Daemons, DagsterProcess, WebUI, free_port, until
+from web_ui import PROJECT, Daemons, DagsterProcess, WebUI, webserver
 
 from de_resources.local import LocalServices
 from de_resources.settings import Settings
@@ -83,12 +83,8 @@ def _pages(environment: dict[str, str]) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def web(lakehouse: dict[str, str]) -> Iterator[WebUI]:
     """The webserver over both code locations; nothing of it is left afterwards."""
-    port = free_port()
-    arguments = ["dagster_webserver", "-w", str(PROJECT / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(port)]
-    with DagsterProcess(arguments, lakehouse) as process:
-        _beside.append(process.stop)
-        web = WebUI(port, process)
-        until(web.answers, 180, lambda: f"the webserver answers; it said: {process.output()}")
+    with webserver(["-w", str(PROJECT / "workspace.yaml")], lakehouse) as web:
+        _beside.append(web.process.stop)
         yield web
 
 

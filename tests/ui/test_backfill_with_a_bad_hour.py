@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from waiting import PATIENCE
-from web_ui import PROJECT, DagsterProcess, WebUI, free_port, until
+from web_ui import PROJECT, DagsterProcess, WebUI, until, webserver
 
 from de_assets.sources.landing import hour_folder, incoming, publish
 from de_resources.local import LocalServices
@@ -84,13 +84,10 @@ def home() -> Iterator[dict[str, str]]:
 @contextmanager
 def platform(home: Mapping[str, str]) -> Iterator[tuple[WebUI, DagsterProcess]]:
     """Webserver and daemon; nothing starts a run but the test."""
-    port, workspace = free_port(), str(PROJECT / "workspace.yaml")
-    arguments = ["dagster_webserver", "-w", workspace, "-h", "127.0.0.1", "-p", str(port)]
-    with DagsterProcess(arguments, home) as webserver:
-        web = WebUI(port, webserver)
-        until(web.answers, 180, lambda: f"the webserver answers; it said: {webserver.output()}")
+    workspace = ["-w", str(PROJECT / "workspace.yaml")]
+    with webserver(workspace, home) as web:
         web.stop_automation()
-        with DagsterProcess(["dagster._daemon", "run", "-w", workspace], home) as daemon:
+        with DagsterProcess(["dagster._daemon", "run", *workspace], home) as daemon:
             yield web, daemon
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from waiting import PATIENCE
-from web_ui import BACKFILL, DagsterProcess, WebUI, free_port, until
+from web_ui import BACKFILL, DagsterProcess, WebUI, until, webserver
 
 from de_assets.contracts.page_counts import CUT_OVER
 
@@ -96,14 +96,12 @@ def platform(lakehouse: dict[str, str], tmp_path: Path) -> Iterator[Platform]:
     calendar = f"{DAYS[0]}T00/{FIRST_NEW + timedelta(days=2):%Y-%m-%dT%H}"
     places = {"DAGSTER_HOME": str(tmp_path / "dagster"), "LAKE_ROOT": str(tmp_path / "lake"), "DE_CALENDAR": calendar}
     environment = {**lakehouse, **places}
-    port = free_port()
-    with DagsterProcess(
-        ["dagster_webserver", "-f", str(LOCATION), "-h", "127.0.0.1", "-p", str(port)], environment
-    ) as webserver:
-        web = WebUI(port, webserver)
-        until(web.answers, PATIENCE, webserver.output)
-        with DagsterProcess(["dagster._daemon", "run", "-f", str(LOCATION)], environment) as daemon:
-            yield Platform(tmp_path, web, daemon)
+    code = ["-f", str(LOCATION)]
+    with (
+        webserver(code, environment) as web,
+        DagsterProcess(["dagster._daemon", "run", *code], environment) as daemon,
+    ):
+        yield Platform(tmp_path, web, daemon)
 
 
 def test_a_backfill_across_the_cut_over_takes_both_writers_each_for_its_side(platform: Platform) -> None:

@@ -11,7 +11,18 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from web_ui import LAUNCH, METADATA, DagsterProcess, WebUI, code_server, entry, free_port, looks, until, wind
+from web_ui import (
+    METADATA,
+    DagsterProcess,
+    WebUI,
+    code_server,
+    entry,
+    looks,
+    repository_of,
+    until,
+    webserver,
+    wind,
+)
 
 pytestmark = pytest.mark.ui
 
@@ -49,13 +60,7 @@ class World:
         """Launch hours in the UI; how the run ended."""
         ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
         named = {"dagster/partition": first} if first == last else ends
-        tags = [{"key": key, "value": value} for key, value in named.items()]
-        location = {"repositoryLocationName": LOCATION.name, "repositoryName": "__repository__"}
-        selector = {**location, "pipelineName": "__ASSET_JOB", "assetSelection": [{"path": ["silver", "sales"]}]}
-        params = {"selector": selector, "mode": "default", "runConfigData": {}, "executionMetadata": {"tags": tags}}
-        launched = self.web.ask(LAUNCH, params=params)["launchPipelineExecution"]
-        assert launched["__typename"] == "LaunchRunSuccess", launched
-        run = launched["run"]["runId"]
+        run = self.web.launch(repository_of(LOCATION.name), "silver/sales", tags=named)
         self.until(lambda: (found := self.instance.get_run_by_id(run)) is not None and found.is_finished)
         return self.status(run)
 
@@ -136,18 +141,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     (root / "dagster" / "dagster.yaml").write_text(INSTANCE)
     places = {"DE_HOME": root, "DAGSTER_HOME": root / "dagster", "GATHERING_ROOT": root}
     environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
-    port = free_port()
     (root / "clock").write_text("2026-01-05T12:00:00+00:00")
     # The instance is made before the others start: two processes at once cannot make it.
     with (
         dg.DagsterInstance.from_config(str(root / "dagster")) as instance,
         code_server(LOCATION, environment) as workspace,
-        DagsterProcess(["dagster_webserver", "-w", workspace, "-h", "127.0.0.1", "-p", str(port)], environment) as web,
+        webserver(["-w", workspace], environment) as web,
         DagsterProcess(["dagster._daemon", "run", "-w", workspace], environment) as daemon,
     ):
-        ui = WebUI(port, web)
-        until(ui.answers, SECONDS, web.output)
-        yield World(root, ui, daemon, instance)
+        yield World(root, web, daemon, instance)
 
 
 @pytest.mark.pattern("aligned_fan_in", "unaligned_fan_in")

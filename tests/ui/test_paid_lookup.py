@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from geo_world import GeoWorld
-from web_ui import AGAIN, LAUNCH, LOCATION, DagsterProcess, WebUI, until
+from web_ui import AGAIN, LOCATION, DagsterProcess, WebUI, until
 
 from de_resources.local import LocalServices
 from de_resources.local.geo import country_of
@@ -34,12 +34,11 @@ class Clicks:
         self.web, self.daemon = web, daemon
 
     def materialize(self) -> str:
-        selector = {**LOCATION, "pipelineName": "__ASSET_JOB", "assetSelection": [{"path": COUNTRIES}]}
-        return self._ended(LAUNCH, {"selector": selector, "mode": "default", "runConfigData": {}})
+        return self._ended(self.web.launch(LOCATION, "/".join(COUNTRIES)))
 
     def re_execute(self, run: str) -> str:
         """From its failure."""
-        return self._ended(AGAIN, {"parentRunId": run, "strategy": "FROM_FAILURE"})
+        return self._ended(self.web.begun(AGAIN, {"parentRunId": run, "strategy": "FROM_FAILURE"}))
 
     def steps(self, run: str) -> dict[str, str]:
         """How each step of the asset that a run has started ended; its checks are steps of their own."""
@@ -51,10 +50,7 @@ class Clicks:
     def status(self, run: str) -> str:
         return str(self.web.ask(STEPS, run=run)["runOrError"]["status"])
 
-    def _ended(self, mutation: str, params: object) -> str:
-        (launched,) = self.web.ask(mutation, params=params).values()
-        assert launched["__typename"] == "LaunchRunSuccess", launched
-        run: str = launched["run"]["runId"]
+    def _ended(self, run: str) -> str:
         until(lambda: self.status(run) in ENDED, 240, self.daemon.output)
         return run
 

@@ -12,7 +12,16 @@ import dagster as dg
 import pytest
 import yaml
 from waiting import PATIENCE
-from web_ui import BACKFILL, LAUNCH, PROJECT, DagsterProcess, WebUI, code_server, free_port, until
+from web_ui import (
+    BACKFILL,
+    PROJECT,
+    DagsterProcess,
+    WebUI,
+    code_server,
+    repository_of,
+    until,
+    webserver,
+)
 
 from de_resources.run_queue.latency import SECONDS
 from de_resources.run_queue.passing import let_pass
@@ -20,6 +29,7 @@ from de_resources.run_queue.places import WAITS_FOR
 
 pytestmark = pytest.mark.ui
 
+LOCATION = repository_of("ordered_location.py")
 RUNS = """query Runs { runsOrError(limit: 50) { ... on Runs { results { runId status tags { key value } } } } }"""
 LINE = dg.AssetKey(["line"])
 STEPS = """query Steps($run: ID!) { runOrError(runId: $run) { ... on Run { status
@@ -46,21 +56,11 @@ class Platform:
 
     def click(self, day: int, *assets: str) -> str:
         """Materialise a selection, which is the line where none is named."""
-        chosen = [{"path": [asset]} for asset in assets or ("line",)]
-        return self._launch(day, {"pipelineName": "__ASSET_JOB", "assetSelection": chosen})
+        return self.web.launch(LOCATION, *(assets or ("line",)), tags={"dagster/partition": key(day)})
 
     def job(self, day: int, name: str) -> str:
         """Launch a job of the location, all of it."""
-        return self._launch(day, {"pipelineName": name})
-
-    def _launch(self, day: int, what: dict[str, Any]) -> str:
-        tags = [{"key": "dagster/partition", "value": key(day)}]
-        location = {"repositoryLocationName": "ordered_location.py", "repositoryName": "__repository__"}
-        selector = {**location, **what}
-        params = {"selector": selector, "mode": "default", "runConfigData": {}, "executionMetadata": {"tags": tags}}
-        launched = self.web.ask(LAUNCH, params=params)["launchPipelineExecution"]
-        assert launched["__typename"] == "LaunchRunSuccess", launched
-        return str(launched["run"]["runId"])
+        return self.web.launch(LOCATION, job=name, tags={"dagster/partition": key(day)})
 
     def backfill(self, *days: int, asset: str = "line") -> None:
         params = {"assetSelection": [{"path": [asset]}], "partitionNames": [key(day) for day in days]}
@@ -110,16 +110,13 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     shutil.copy(PROJECT / "dagster.yaml", tmp_path / "dagster")
     places = {"DE_HOME": tmp_path, "DAGSTER_HOME": tmp_path / "dagster"}
     environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
-    port = free_port()
     # The instance is made before the webserver starts: two processes at once cannot make it.
     with (
         dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance,
         code_server(location, environment) as workspace,
-        DagsterProcess(["dagster_webserver", "-w", workspace, "-h", "127.0.0.1", "-p", str(port)], environment) as web,
+        webserver(["-w", workspace], environment) as web,
     ):
-        ui = WebUI(port, web)
-        until(ui.answers, 180, lambda: f"the webserver answers; it said: {web.output()}")
-        platform = Platform(tmp_path, ui, instance, environment, workspace)
+        platform = Platform(tmp_path, web, instance, environment, workspace)
         yield platform
         if platform.daemon is not None:
             platform.daemon.stop()

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 from waiting import PATIENCE
-from web_ui import LAUNCH, LOCATION, METADATA, Daemons, DagsterProcess, WebUI, entry, until
+from web_ui import LOCATION, METADATA, Daemons, DagsterProcess, WebUI, entry, until
 
 from de_resources.csv_files.days import DayFiles
 from de_resources.delta.log import TableLog
@@ -102,14 +102,7 @@ def worker_of(lakehouse: dict[str, str], run_id: str) -> Worker:
 
 
 def launch(web: WebUI, *assets: str, partition: str | None = None) -> str:
-    selection = [{"path": asset.split("/")} for asset in assets]
-    selector = {**LOCATION, "pipelineName": "__ASSET_JOB", "assetSelection": selection}
-    tags = [{"key": "dagster/partition", "value": partition}] if partition else []
-    params = {"selector": selector, "mode": "default", "runConfigData": {}, "executionMetadata": {"tags": tags}}
-    launched = web.ask(LAUNCH, params=params)["launchPipelineExecution"]
-    assert launched["__typename"] == "LaunchRunSuccess", launched
-    run_id: str = launched["run"]["runId"]
-    return run_id
+    return web.launch(LOCATION, *assets, tags={"dagster/partition": partition} if partition else None)
 
 
 def group(web: WebUI, run: str) -> list[dict[str, Any]]:

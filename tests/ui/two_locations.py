@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
-from web_ui import AGAIN, LAUNCH, DagsterProcess, WebUI, free_port, looks, until
+from web_ui import AGAIN, DagsterProcess, WebUI, free_port, looks, repository_of, until, webserver
 
 INSTANCE = """
 telemetry: {enabled: false}
@@ -103,14 +102,11 @@ class Locations:
         (root / "ours.py").write_text(OURS)
         (root / "theirs.py").write_text(THEIRS)
         port = free_port()
-        arguments = ["dagster_webserver", "-w", str(root / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(port)]
         # The instance is made before the webserver starts: two processes at once cannot make it.
         with (
             dg.DagsterInstance.from_config(str(root / "dagster")) as instance,
-            DagsterProcess(arguments, cls.environment(root, port)) as process,
+            webserver(["-w", str(root / "workspace.yaml")], cls.environment(root, port), port) as web,
         ):
-            web = WebUI(port, process)
-            until(web.answers, SECONDS, process.output)
             yield cls(root, web, instance)
 
     def code(self, location: str, text: str) -> str:
@@ -122,8 +118,8 @@ class Locations:
 
     def jobs(self, location: str) -> set[str]:
         """The jobs that the webserver knows of a location."""
-        place = {"repositoryLocationName": location, "repositoryName": "__repository__"}
-        return {job["name"] for job in self.web.ask(JOBS, place=place)["repositoryOrError"]["jobs"]}
+        found = self.web.ask(JOBS, place=repository_of(location))["repositoryOrError"]["jobs"]
+        return {job["name"] for job in found}
 
     def daemon(self) -> DagsterProcess:
         """The daemon over both."""
@@ -140,14 +136,12 @@ class Locations:
 
     def begin(self, location: str, job: str) -> str:
         """Launch a run; its identity."""
-        names = {"repositoryLocationName": location, "repositoryName": "__repository__", "pipelineName": job}
-        params = {"selector": names, "mode": "default", "runConfigData": {}}
-        return self._launched(self.web.ask(LAUNCH, params=params))
+        return self.web.launch(repository_of(location), job=job)
 
     def again(self, run: dg.DagsterRun) -> dg.DagsterRun:
         """Its re-execution from failure, as the UI's button asks for it."""
         params = {"parentRunId": run.run_id, "strategy": "FROM_FAILURE"}
-        return self.ended(self._launched(self.web.ask(AGAIN, params=params)))
+        return self.ended(self.web.begun(AGAIN, params))
 
     def runs(self, job: str | None = None, **tags: str) -> list[dg.DagsterRun]:
         return list(self.instance.get_runs(dg.RunsFilter(job_name=job, tags=tags)))
@@ -170,8 +164,3 @@ class Locations:
 
         until(lambda: run().is_finished, SECONDS, self.web.process.output)
         return run()
-
-    def _launched(self, answer: dict[str, Any]) -> str:
-        (launched,) = answer.values()
-        assert launched["__typename"] == "LaunchRunSuccess", launched
-        return str(launched["run"]["runId"])

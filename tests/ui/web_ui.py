@@ -21,7 +21,14 @@ from waiting import PATIENCE
 from de_resources.local.ports import any_free
 
 PROJECT = Path(__file__).resolve().parents[2]
-LOCATION = {"repositoryLocationName": "de_assets", "repositoryName": "__repository__"}
+
+
+def repository_of(location: str) -> dict[str, str]:
+    """The one repository of a code location, as selectors name it."""
+    return {"repositoryLocationName": location, "repositoryName": "__repository__"}
+
+
+LOCATION = repository_of("de_assets")
 
 SERVE = "from de_assets.cli.ui import serve; from de_resources.settings import Settings; import sys; "
 SERVE += "serve(Settings.from_environment(), int(sys.argv[1]))"
@@ -149,6 +156,30 @@ class Webserver:
         data: dict[str, Any] = body["data"]
         return data
 
+    def launch(
+        self,
+        location: Mapping[str, str],
+        *assets: str,
+        job: str = "__ASSET_JOB",
+        tags: Mapping[str, str] | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Begin a run of assets, `layer/name`, or of a whole job, as a person's click does; its identity."""
+        what = {"assetSelection": [{"path": asset.split("/")} for asset in assets]} if assets else {}
+        said = [{"key": key, "value": value} for key, value in (tags or {}).items()]
+        params = {
+            "selector": {**location, "pipelineName": job, **what},
+            "mode": "default",
+            "runConfigData": config or {},
+        }
+        return self.begun(LAUNCH, {**params, "executionMetadata": {"tags": said}})
+
+    def begun(self, mutation: str, params: Mapping[str, Any]) -> str:
+        """The identity of the run that a mutation begins; a refusal fails the test."""
+        (answer,) = self.ask(mutation, params=params).values()
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        return str(answer["run"]["runId"])
+
     def asset(self, name: str, fields: str, **variables: object) -> dict[str, Any]:
         """Fields of one asset, `layer/name`."""
         declared = ", ".join(f"${name}: [String!]" for name in variables)
@@ -179,6 +210,16 @@ class WebUI(Webserver):
     def __init__(self, port: int, process: DagsterProcess) -> None:
         super().__init__(port)
         self.process = process
+
+
+@contextmanager
+def webserver(over: Sequence[str], environment: Mapping[str, str], port: int | None = None) -> Iterator[WebUI]:
+    """A webserver over `-w` a workspace or `-f` a file, once it answers; nothing of it is left afterwards."""
+    port = port or free_port()
+    with DagsterProcess(["dagster_webserver", *over, "-h", "127.0.0.1", "-p", str(port)], environment) as process:
+        web = WebUI(port, process)
+        until(web.answers, 180, lambda: f"the webserver answers; it said: {process.output()}")
+        yield web
 
 
 @dataclass
