@@ -79,14 +79,13 @@ class Blog:
         return [(identify(HOURS[hour], lines[r["position"]]), r["visit_id"], undamaged[r["visit_id"]]) for r in rows]
 
     def run(self, *assets: str, hours: tuple[int, int]) -> None:
+        """Without checks: what is replayed by the commands is judged by theirs."""
+        job = definitions.defs.resolve_implicit_global_asset_job_def().get_subset(
+            asset_selection={dg.AssetKey(a.split("/")) for a in assets}, asset_check_selection=set()
+        )
         with dagster_instance(self.settings) as instance:
-            result = definitions.defs.resolve_implicit_global_asset_job_def().execute_in_process(
-                instance=instance,
-                asset_selection=[dg.AssetKey(a.split("/")) for a in assets],
-                tags=range_tags(KEYS[hours[0]], KEYS[hours[1]]),
-                raise_on_error=False,
-            )
-            assert not [e for e in result.get_step_failure_events() if "check" not in str(e.step_key)]
+            tags = range_tags(KEYS[hours[0]], KEYS[hours[1]])
+            assert job.execute_in_process(instance=instance, tags=tags, raise_on_error=False).success
 
 
 @pytest.fixture(scope="module")
