@@ -197,7 +197,7 @@ def test_repaired_lines_arrive_once_and_marked_and_the_rest_is_said(blog: Blog, 
     )
     assert blog.open(FIRST, SECOND) == []
     rows = [multiset(blog.rows(name, FIRST, SECOND)) for name in BRONZE]
-    blog.run(*BRONZE, hours=(FIRST, SECOND))
+    blog.run(*BRONZE, "silver/visits", "silver/visits_late", hours=(FIRST, SECOND))
     assert [multiset(blog.rows(name, FIRST, SECOND)) for name in BRONZE] == rows, "every rerun repairs them again"
     ids = {
         row["visit_id"] for row in DeltaTable(f"{blog.settings.lake_root}/silver/visits").to_pyarrow_table().to_pylist()
