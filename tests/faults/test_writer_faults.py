@@ -63,7 +63,8 @@ class Worker:
         output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the worker
         process = subprocess.Popen(
             [sys.executable, str(WORKER)],
-            env={**os.environ, "PYTHONPATH": str(WORKER.parents[1])},
+            # The project of these tests: what is installed may be another copy of it.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, WORKER.parents[1:3]))},
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
