@@ -40,6 +40,20 @@ from de_resources.tracing.trace import AT_MOST, Traced, TracedSource, trace
 RATES = Irregularities(duplicates=0.05, late=0.07, malformed=0.03, missing=0.03, future=0.01, out_of_order=0.05)
 ABSENT = {"postgres": "not started here", "kafka": "not started here", "geo": "not started here"}
 HOURS = hours_between(CALENDAR.start, CALENDAR.start + timedelta(days=1))
+ALL_CHECKS = {dg.AssetKey(["silver", "visits"]), dg.AssetKey(["gold", "referral_stats"])}
+"""Assets whose checks are looked at here."""
+
+
+def judged(location: dg.Definitions) -> dg.Definitions:
+    """With the checks that hold back what lies behind them, and those that are looked at here.
+
+    All checks of all assets are executed by `de run` (`ui/conftest.py`), and take as long here as computing the assets.
+    """
+    specs = {check: list(check.check_specs) for check in location.asset_checks or ()}
+    kept = [c for c, found in specs.items() if any(each.blocking or each.asset_key in ALL_CHECKS for each in found)]
+    return dg.Definitions(
+        assets=location.assets, asset_checks=kept, resources=location.resources, executor=location.executor
+    )
 
 
 class Lakehouse:
@@ -58,7 +72,7 @@ class Lakehouse:
         return Counter(row[column] for row in self.rows(name))  # type: ignore[misc]
 
     def fill(self) -> None:
-        locations = load_locations()
+        locations = [judged(location) for location in load_locations()]
         sources = Availability(external_assets(locations), LandingZone(root=str(self.settings.landing)), ABSENT)
         for outcome in fill(units(locations), self.instance, sources.look, absent=ABSENT):
             self.outcomes |= {key.to_user_string(): outcome for key in outcome.unit.assets}

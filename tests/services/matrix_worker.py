@@ -1,8 +1,9 @@
 """Fills a lake with every partitioned asset of the graph, disturbed in some way; see `test_idempotency_matrix`.
 
 `python matrix_worker.py '{"phases": [["kill", ["gold/sessions"]]], "first": "2024-10-09T23", "hours": 2}'` with a run worker's
-variables. Nothing names an asset here: what is partitioned is found in the graph. The process itself only plans; every run is
-made by a fork of it, so that what the runs before have left in memory helps no disturbance, and that a run can be killed.
+variables. Nothing names an asset here: what is partitioned is found in the graph. The process itself only plans; runs are
+made by forks of it, so that what the runs of one disturbance have left in memory helps no other one, and that a run can be
+killed.
 """
 
 from __future__ import annotations
@@ -165,7 +166,6 @@ def run(step: Step, first: str | None = None, last: str | None = None, this: Try
     for event, chain in zip(failed, causes, strict=True):
         for error in chain:
             print(f"{event.step_key} {first}: {error.message.strip()[:600]}", file=sys.stderr)
-    close_connections()
     if failed:
         overtaken = all(any(error.cls_name in FASTER for error in chain) for chain in causes)
         raise SystemExit(OVERTAKEN if overtaken else 1)
@@ -203,9 +203,12 @@ def fork(action: Callable[[], None], **environment: str) -> int:
     except BaseException:  # noqa: BLE001 - a fork must not return into its parent's code
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        try:
+            close_connections()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
 
 
 def ended(child: int) -> int:
@@ -230,22 +233,22 @@ def in_turn(step: Step, keys: Sequence[str]) -> None:
 def undisturbed(step: Step) -> None:
     """All partitions in one run where that may be, else each once, in order; what has none, as a whole."""
     if step.ranges:
-        ranges(step)
+        run(step, step.keys[0], step.keys[-1])
     else:
-        all_good(fork(lambda: in_turn(step, step.keys)))
+        in_turn(step, step.keys)
 
 
 def rerun(step: Step) -> None:
     """The first partition once more, after all that came later; and what builds on it."""
-    all_good(fork(lambda: in_turn(step, step.keys if step.follows else step.keys[:1])))
+    in_turn(step, step.keys if step.follows else step.keys[:1])
 
 
 def backwards(step: Step) -> None:
     """Of tables that are gone the last partition first; where partitions build on each other, the others are replayed."""
     forget(step)
-    all_good(fork(lambda: in_turn(step, step.keys[::-1])))
+    in_turn(step, step.keys[::-1])
     if step.stateful:
-        all_good(fork(lambda: in_turn(step, step.keys[1:])))
+        in_turn(step, step.keys[1:])
 
 
 def ranges(step: Step) -> None:
@@ -294,7 +297,21 @@ DISTURBANCES: dict[str, Callable[[Step], None]] = {
     action.__name__: action for action in (undisturbed, rerun, backwards, ranges, kill, together)
 }
 AS_ONE = ("undisturbed", "rerun", "backwards")
-"""Of these, a run may write what several steps write: nobody dies, and nobody meets anybody, at one of them."""
+"""Of these, a run may write what several steps write, and one process makes all runs, as `de run` does: nobody dies, and
+nobody meets anybody, at one of them."""
+
+
+def disturb(disturbance: str, steps: Sequence[Step]) -> None:
+    """Each of the steps in this way."""
+    if disturbance in AS_ONE:
+        all_good(fork(partial(_each, DISTURBANCES[disturbance], merged(steps))))
+    else:
+        _each(DISTURBANCES[disturbance], steps)
+
+
+def _each(action: Callable[[Step], None], steps: Sequence[Step]) -> None:
+    for step in steps:
+        action(step)
 
 
 def forget(step: Step) -> None:
@@ -379,7 +396,6 @@ def say(number: int, steps: Sequence[Step]) -> None:
     """Print the contents after a phase, a line per asset."""
     for name, rows in contents(steps):
         print(json.dumps({"phase": number, "asset": name, "rows": rows}), flush=True)
-    close_connections()
 
 
 def main(work: dict[str, Any]) -> None:
@@ -392,8 +408,7 @@ def main(work: dict[str, Any]) -> None:
     steps = plan(first, first + timedelta(hours=work["hours"]))
     for number, (disturbance, names) in enumerate(work["phases"]):
         disturbed = [step for step in steps if names is None or step.name in names]
-        for step in merged(disturbed) if disturbance in AS_ONE else disturbed:
-            DISTURBANCES[disturbance](step)
+        disturb(disturbance, disturbed)
         all_good(fork(partial(say, number, disturbed)))
 
 

@@ -47,7 +47,7 @@ from de_resources.kafka.append_log import AppendLog
 from de_resources.local import LocalServices, ServiceState, ServiceStatus
 from de_resources.postgres import PostgresDatabase
 
-CALENDAR = Calendar.parse("2024-10-10T00/2024-10-10T06")
+CALENDAR = Calendar.parse(warm_process.CALENDAR)
 HOURS = hours_between(CALENDAR.start, CALENDAR.start + timedelta(hours=6))
 RATES = Irregularities(duplicates=0.05, late=0.07, malformed=0.01, missing=0.02, future=0.01, out_of_order=0.05)
 WORLD = World(seed=7, epoch=CALENDAR.start - timedelta(days=180), users=50, guests=100)

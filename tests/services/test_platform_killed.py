@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute
 import pytest
-from platform_world import KEYS, Lakehouse, Platform
+from deltalake import DeltaTable, write_deltalake
+from platform_world import HOURS, KEYS, Lakehouse, Platform
 from run_worker import wait_for
 from waiting import PATIENCE
 
@@ -21,7 +25,10 @@ POINTS = {
     KEYS[1]: "after_commit:silver.visits",
 }
 SPARED = KEYS[2]
-COLUMN = {"bronze/visits": "landing_hour", "bronze/visits_dead_letter": "landing_hour", "silver/visits": "event_hour"}
+COLUMN = {
+    **dict.fromkeys((*BRONZE, "silver/visits_late"), "landing_hour"),
+    "silver/visits": "event_hour",
+}
 
 
 def hour(assets: list[str], first: str, last: str | None = None) -> dict[str, object]:
@@ -30,9 +37,12 @@ def hour(assets: list[str], first: str, last: str | None = None) -> dict[str, ob
 
 @dataclass
 class Lakes:
-    """One lake in which nobody was disturbed, and one in which a worker was killed in each of two hours."""
+    """A lake in which nobody was disturbed, and then a worker was killed in each of two hours."""
 
-    undisturbed: Lakehouse
+    undisturbed: dict[str, Counter[str]]
+    """Per table: the rows when nobody had been killed."""
+    full: dict[str, dict[str, int]]
+    """The same, rows per hour."""
     killed: Lakehouse
     seen: dict[str, dict[str, int]]
     """Per table: the rows per hour that a reader saw after the kills."""
@@ -41,42 +51,45 @@ class Lakes:
 @pytest.fixture(scope="module")
 def lakes(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Lakes:
     fed_platform.up()
-    calm = Lakehouse(fed_platform.services, tmp_path_factory.mktemp("calm"))
     lake = Lakehouse(fed_platform.services, tmp_path_factory.mktemp("killed"))
-    undisturbed = calm.start(hour(BRONZE, KEYS[0], SPARED), hour(SILVER, KEYS[0], SPARED))
-    lake.run(hour(BRONZE, SPARED), hour(SILVER, SPARED)).succeeded()
-    undisturbed.end().succeeded()
+    lake.run(hour(BRONZE, KEYS[0], SPARED), hour(SILVER, KEYS[0], SPARED)).succeeded()
+    undisturbed = {table: lake.multiset(table) for table in (*BRONZE, *SILVER)}
+    full = {table: lake.per_key(table, column) for table, column in COLUMN.items()}
+    for table, column in COLUMN.items():  # the hours of which a worker dies are there no longer
+        rows = DeltaTable(str(lake.root / table)).to_pyarrow_table()
+        write_deltalake(str(lake.root / table), rows.filter(pa.compute.field(column) == HOURS[2]), mode="overwrite")
+        assert lake.per_key(table, column).keys() <= {SPARED}
     # One after the other: whether runs of different hours disturb each other is another test's question.
     for key, point in POINTS.items():
         report = lake.run(hour(BRONZE, key), hour(SILVER, key), DE_KILL_AT=point)
         assert report.status == -signal.SIGKILL, report.output[-3000:]
     seen = {table: lake.per_key(table, column) for table, column in COLUMN.items()}
     lake.run(hour(BRONZE, KEYS[0], KEYS[1]), hour(SILVER, KEYS[0], KEYS[1])).succeeded()
-    return Lakes(calm, lake, seen)
+    return Lakes(undisturbed, full, lake, seen)
 
 
 def test_readers_saw_the_commits_and_nothing_else(lakes: Lakes) -> None:
-    full = {table: lakes.undisturbed.per_key(table, column) for table, column in COLUMN.items()}
     committed = {
         "bronze/visits": KEYS[1:3],
         "bronze/visits_dead_letter": KEYS[:3],
         "silver/visits": [KEYS[1], SPARED],
     }
     for table, keys in committed.items():
-        assert lakes.seen[table] == {key: full[table][key] for key in keys if key in full[table]}
+        assert lakes.seen[table] == {key: lakes.full[table][key] for key in keys if key in lakes.full[table]}
 
 
 @pytest.mark.pattern("dead_letter")
 @pytest.mark.parametrize("table", [*BRONZE, *SILVER])
 def test_run_again_the_rows_are_those_of_an_undisturbed_lake(lakes: Lakes, table: str) -> None:
-    assert lakes.killed.multiset(table) == lakes.undisturbed.multiset(table)
-    assert lakes.killed.multiset(table)
+    assert lakes.killed.multiset(table) == lakes.undisturbed[table]
+    assert lakes.undisturbed[table]
 
 
 def test_a_killed_workers_write_goes_on_in_the_engine_and_never_harms(lakehouse: Lakehouse) -> None:
     """The server does not know that its client is dead: the write may land late, after the rerun of the partition."""
     other = {"assets": ["scratch/slow"], "key": "b"}
-    lakehouse.run(other, graph="scratch_assets").succeeded()
+    there = pa.table({"id": range(20_000), "letter": ["b"] * 20_000})
+    write_deltalake(str(lakehouse.root / "scratch" / "slow"), there, partition_by=["letter"])
     written_before = lakehouse.files("scratch/slow")
     worker = lakehouse.start({**other, "key": "a"}, graph="scratch_assets", SCRATCH_BLOCK=lakehouse.folder)
     wait_for(lakehouse.folder / "writing")

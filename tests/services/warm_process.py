@@ -1,8 +1,9 @@
-"""Processes that start in a moment: each is forked from one that has the libraries imported, and nothing of the graph.
+"""Processes that start in a moment: each is forked from one that has the libraries imported, and the modules of the graph.
 
-A cold interpreter spends seconds on imports that have nothing to do with what a test asks. The graph itself is imported by
-each process, because it reads its calendar and its places from the environment. A process is as real as any other one: it
-has its own id and group, and `kill -9` is the system's.
+A cold interpreter spends seconds on imports that have nothing to do with what a test asks. The graph is put together
+(`de_assets.definitions`) by each process, because it reads its places from the environment. Its modules read a calendar: a
+process with another one than most imports them again. A process is as real as any other one: it has its own id and group,
+and `kill -9` is the system's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import importlib
 import multiprocessing
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -34,13 +38,31 @@ PRELOADED = (
     "sqlalchemy.dialects.sqlite",
     "de_resources.delta.io_manager",
 )
+MODULES = tuple(f"de_assets.{name}" for name in ("bronze", "silver", "gold", "serving", "staging", "graph_assets"))
+CALENDAR = "2024-10-10T00/2024-10-10T06"
+"""Of most lakes."""
+READ = {"DE_CALENDAR": CALENDAR, "DE_SENSOR_SECONDS": None}
+"""What the modules of the graph read from the environment when they are loaded, and what it says then; None: nothing."""
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(list(PRELOADED))
+_context.set_forkserver_preload([*PRELOADED, *MODULES])
+
+
+@contextmanager
+def _environment_of_most() -> Iterator[None]:
+    before = {name: os.environ.pop(name, None) for name in READ}
+    os.environ.update({name: value for name, value in READ.items() if value is not None})
+    yield
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
 
 
 def start(action: str, *arguments: Any, environment: dict[str, str], output: Path) -> BaseProcess:
     """Run `action` (`module:function`) in a process with exactly this environment; what it prints goes to `output`."""
+    with _environment_of_most():
+        forkserver.ensure_running()
     process: BaseProcess = _context.Process(
         target=_become, args=(action, arguments, environment, str(output), sys.path)
     )
@@ -58,5 +80,13 @@ def _become(action: str, arguments: tuple[Any, ...], environment: dict[str, str]
         os.dup2(file, stream)
     os.close(file)
     sys.path[:] = path
+    if any(environment.get(name) != value for name, value in READ.items()):
+        _forget_the_graph()
     module, function = action.split(":")
     getattr(importlib.import_module(module), function)(*arguments)
+
+
+def _forget_the_graph() -> None:
+    """Its modules are loaded again by whoever imports them next."""
+    for name in [name for name in sys.modules if name.split(".")[0] in ("de_assets", "de_checks")]:
+        del sys.modules[name]

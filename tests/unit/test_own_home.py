@@ -1,5 +1,6 @@
 """No test touches the developer's data, nor reads its calendar."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ def test_what_conftest_modules_import_reads_no_home_but_the_tests_own(tmp_path: 
     done = subprocess.run(
         [sys.executable, "-c", IMPORT],
         cwd=TESTS,
-        env={"DE_HOME": str(tmp_path), "PYTHONPATH": str(TESTS)},
+        env={"DE_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(map(str, (TESTS, TESTS.parent)))},
         capture_output=True,
         text=True,
         check=True,
