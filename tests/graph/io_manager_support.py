@@ -145,7 +145,7 @@ class Shop:
 
     def seed(self, name: str, rows: list[tuple[Any, ...]], schema: str, partitioned_by: str | None = "day") -> None:
         """A table that is there before, written without the engine: what a test does not ask about costs milliseconds."""
-        columns = to_arrow_schema(self.frame([], schema).schema)
+        columns = to_arrow_schema(self.frame([], schema).schema, timezone="UTC")
         found = arrow.Table.from_pylist([dict(zip(columns.names, row, strict=True)) for row in rows], schema=columns)
         write_deltalake(self.uri(name), found, partition_by=partitioned_by, mode="append")
 
