@@ -414,7 +414,7 @@ def test_a_column_of_the_devices_becomes_another_one_while_everybody_goes_on(
     assert phase() == "expanded"
     assert said(*which, "migrate")[0] == 0
     assert phase() == "migrated"
-    assert _run(lakehouse, "silver/devices").success
+    assert _run(lakehouse, "bronze/devices", "silver/devices").success
     rows = lakehouse.rows("silver/devices")
     assert rows
     assert all(row["title"] == row["full_name"] for row in rows)
