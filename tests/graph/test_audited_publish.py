@@ -71,9 +71,17 @@ def told(shop: Shop, key: str) -> dict[str, Any]:
     return {name: value.value for name, value in record.asset_materialization.metadata.items()}
 
 
+JUDGED = [
+    KeepsContract(only=("small",), reaction="dispatch"),
+    KeepsContract(only=("id_present", "amount_greater_than_or_equal_to")),
+]
+DEAR = 5000.0
+"""What the rule `small` sorts out."""
+
+
 @dataclass
 class Judged:
-    """A run of three days over a table that was there before it was audited; the second day is bad."""
+    """A run of three days over a table that was there before it was audited: of one a row is sorted out, the next is bad."""
 
     shop: Shop
     files_before_the_switch: set[Path]
@@ -88,7 +96,8 @@ def judged(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Jud
     """One run for all that is only looked at."""
     shop = Shop(engine, tmp_path_factory.mktemp("judged") / "lake")
     shop.seed("orders", [row(D1, 0, 1.0), row(D2, 0, 2.0)], ORDER)
-    definition = orders(shop, {D1: [10.0], D2: [20.0, -1.0], D3: [30.0]})
+    amounts: Amounts = {D1: [10.0, DEAR], D2: [20.0, -1.0], D3: [30.0]}
+    definition = orders(shop, amounts, audits=f"{__name__}:JUDGED")
     met: list[set[Path]] = []
     with at("before_switch", lambda _: met.append(files(shop))), pytest.raises(DagsterAssetCheckFailedError):
         shop.run(definition, publication_check(definition), keys=(D1, D3))
@@ -166,16 +175,12 @@ def test_a_published_slice_can_become_empty_and_others_stay(shop: Shop) -> None:
     assert shop.rows("orders") == [row(D2, 0, 2.0)]
 
 
-DISPATCHING = [KeepsContract(reaction="dispatch")]
-
-
-def test_dispatch_publishes_without_the_bad_rows_which_are_kept_apart(shop: Shop) -> None:
-    audits = f"{__name__}:DISPATCHING"
-    shop.run(orders(shop, {D1: [1.0, -1.0, 2.0], D2: [3.0]}, audits=audits), keys=(D1, D2))
-    assert shop.rows("orders") == [row(D1, 0, 1.0), row(D2, 0, 3.0), row(D1, 2, 2.0)]
-    assert [tuple(r) for r in staged_rows(shop.spark, table(shop), kind=REJECTED).collect()] == [row(D1, 1, -1.0)]
-    assert [told(shop, k)["publication/rejected"] for k in (D1, D2)] == [1, 0]
-    assert told(shop, D1)["dagster/partition_row_count"] == 2
+def test_dispatch_publishes_without_the_bad_rows_which_are_kept_apart(judged: Judged) -> None:
+    shop = judged.shop
+    assert shop.rows("orders") == [row(D1, 0, 10.0), row(D2, 0, 2.0), row(D3, 0, 30.0)]
+    assert [tuple(r) for r in staged_rows(shop.spark, table(shop), kind=REJECTED).collect()] == [row(D1, 1, DEAR)]
+    assert [told(shop, day)["publication/rejected"] for day in (D1, D2, D3)] == [1, 0, 0]
+    assert told(shop, D1)["dagster/partition_row_count"] == 1
 
 
 ANNOTATING = [KeepsContract(reaction="annotate")]
