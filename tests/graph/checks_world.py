@@ -95,11 +95,13 @@ class World:
         schema = "visit_id string, email string, pages int, day date, region string"
         return self.spark.createDataFrame(rows, schema).coalesce(1)
 
-    def define(self, *parts: dg.AssetsDefinition | dg.AssetChecksDefinition) -> None:
+    def define(self, *parts: dg.AssetsDefinition | dg.AssetSpec | dg.AssetChecksDefinition) -> None:
         """Make a code location of assets and checks."""
         checks = [p for p in parts if isinstance(p, dg.AssetChecksDefinition)]
         self.definitions = dg.Definitions(
-            assets=[p for p in parts if p not in checks], asset_checks=checks, resources=self.resources()
+            assets=[p for p in parts if not isinstance(p, dg.AssetChecksDefinition)],
+            asset_checks=checks,
+            resources=self.resources(),
         )
 
     def resources(self) -> dict[str, Any]:

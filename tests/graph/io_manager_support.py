@@ -143,11 +143,19 @@ class Shop:
     def frame(self, rows: list[tuple[Any, ...]], schema: str) -> DataFrame:
         return self.spark.createDataFrame(rows, schema)
 
-    def seed(self, name: str, rows: list[tuple[Any, ...]], schema: str, partitioned_by: str | None = "day") -> None:
+    def seed(
+        self,
+        name: str,
+        rows: list[tuple[Any, ...]],
+        schema: str,
+        partitioned_by: str | None = "day",
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         """A table that is there before, written without the engine: what a test does not ask about costs milliseconds."""
-        columns = to_arrow_schema(self.frame([], schema).schema)
+        columns = to_arrow_schema(self.frame([], schema).schema, timezone="UTC")
         found = arrow.Table.from_pylist([dict(zip(columns.names, row, strict=True)) for row in rows], schema=columns)
-        write_deltalake(self.uri(name), found, partition_by=partitioned_by, mode="append")
+        settings = dict(properties) if properties else None
+        write_deltalake(self.uri(name), found, partition_by=partitioned_by, mode="append", configuration=settings)
 
     def run(
         self,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.frames import SchemaMismatch
 from de_resources.errors import PlatformError
+from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.pattern("audit_write_audit_publish")
 
@@ -69,10 +71,43 @@ def told(shop: Shop, key: str) -> dict[str, Any]:
     return {name: value.value for name, value in record.asset_materialization.metadata.items()}
 
 
-def test_a_range_publishes_the_good_days_and_holds_the_bad_one(shop: Shop) -> None:
-    # What was there before the asset was audited is shown until it is published over.
+JUDGED = [
+    KeepsContract(only=("small",), reaction="dispatch"),
+    KeepsContract(only=("id_present", "amount_greater_than_or_equal_to")),
+]
+DEAR = 5000.0
+"""What the rule `small` sorts out."""
+
+
+@dataclass
+class Judged:
+    """A run of three days over a table that was there before it was audited: of one a row is sorted out, the next is bad."""
+
+    shop: Shop
+    files_before_the_switch: set[Path]
+
+
+def files(shop: Shop) -> set[Path]:
+    return set(Path(shop.uri("orders")).rglob("*.parquet"))
+
+
+@pytest.fixture(scope="module")
+def judged(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """One run for all that is only looked at."""
+    shop = Shop(engine, tmp_path_factory.mktemp("judged") / "lake")
     shop.seed("orders", [row(D1, 0, 1.0), row(D2, 0, 2.0)], ORDER)
-    shop.run(orders(shop, {D1: [10.0], D2: [20.0, -1.0], D3: [30.0]}), keys=(D1, D3))
+    amounts: Amounts = {D1: [10.0, DEAR], D2: [20.0, -1.0], D3: [30.0]}
+    definition = orders(shop, amounts, audits=f"{__name__}:JUDGED")
+    met: list[set[Path]] = []
+    with at("before_switch", lambda _: met.append(files(shop))), pytest.raises(DagsterAssetCheckFailedError):
+        shop.run(definition, publication_check(definition), keys=(D1, D3))
+    (found,) = met
+    return Judged(shop, found)
+
+
+def test_a_range_publishes_the_good_days_and_holds_the_bad_one(judged: Judged) -> None:
+    shop = judged.shop
+    # What was there before the asset was audited is shown until it is published over.
     expected = [row(D1, 0, 10.0), row(D2, 0, 2.0), row(D3, 0, 30.0)]
     assert shop.rows("orders") == expected
     assert shop.rows_by_the_engine("orders") == expected
@@ -84,37 +119,47 @@ def test_a_range_publishes_the_good_days_and_holds_the_bad_one(shop: Shop) -> No
     assert "amount_greater_than_or_equal_to: 1" in told(shop, D2)["publication/verdict"]
 
 
-def test_who_reads_by_dagster_delta_sees_what_is_published(shop: Shop) -> None:
+def test_who_reads_by_dagster_delta_sees_what_is_published(judged: Judged) -> None:
     seen: list[tuple[str, float]] = []
 
     @dg.asset(ins={"orders": dg.AssetIn(["silver", "orders"])})
     def report(orders: pa.Table) -> None:
         seen.extend((str(each["day"]), each["amount"]) for each in orders.to_pylist())
 
-    shop.seed("orders", [row(D1, 0, 1.0), row(D2, 0, 2.0)], ORDER)
-    shop.run(orders(shop, {D1: [10.0], D2: [-2.0]}), keys=(D1, D2))
-    reader = DeltaLakePyarrowIOManager(root_uri=str(shop.root), storage_options=LocalConfig())
+    reader = DeltaLakePyarrowIOManager(root_uri=str(judged.shop.root), storage_options=LocalConfig())
     upstream = dg.AssetSpec(["silver", "orders"]).with_io_manager_key("io_manager")
-    assert dg.materialize([upstream, report], instance=shop.instance, resources={"io_manager": reader}).success
-    assert sorted(seen) == [(D1, 10.0), (D2, 2.0)]
+    assert dg.materialize([upstream, report], instance=judged.shop.instance, resources={"io_manager": reader}).success
+    assert sorted(seen) == [(D1, 10.0), (D2, 2.0), (D3, 30.0)]
 
 
-def test_publishing_adds_names_of_files_and_no_file(shop: Shop) -> None:
-    died: list[set[Path]] = []
-
-    def files() -> set[Path]:
-        return set(Path(shop.uri("orders")).rglob("*.parquet"))
-
-    with at("before_switch", lambda _: died.append(files())):
-        shop.run(orders(shop, {D1: [1.0]}), key=D1)
-    assert died == [files()]
+def test_publishing_adds_names_of_files_and_no_file(judged: Judged) -> None:
+    shop = judged.shop
+    assert judged.files_before_the_switch == files(shop)
     shown = told(shop, D1)
-    assert "1.0" in shown["preview"], "what was staged is shown"
+    assert any(f"| {amount} |" in shown["preview"] for amount in (10.0, 20.0, 30.0)), "what was staged is shown"
     assert "ann@x.org" not in shown["preview"], "personal values are masked, as in any other table"
     assert [c.description for c in shown["dagster/column_schema"].columns if c.name == "email"] == ["Who ordered"]
     (commit,) = shop.log("orders").commits(1)
     assert commit.metrics["numOutputBytes"] == "0"
-    assert shop.log("orders").rows_by_partition() == {(date(2024, 1, 1),): 1}
+    assert shop.log("orders").rows_by_partition() == {(date.fromisoformat(day),): 1 for day in (D1, D2, D3)}
+
+
+def test_the_verdict_is_on_the_materialisation_of_the_staged_version_that_was_judged(judged: Judged) -> None:
+    shop, key = judged.shop, dg.AssetCheckKey(dg.AssetKey(["silver", "orders"]), NAME)
+    for day, passed, amounts in ((D1, True, [10.0]), (D2, False, [-1.0, 20.0])):
+        wanted = dg.AssetRecordsFilter(asset_key=key.asset_key, asset_partitions=[day])
+        newest = shop.instance.fetch_materializations(wanted, limit=1).records[0]
+        (record, *_) = shop.instance.event_log_storage.get_asset_check_execution_history(
+            key, limit=1, partition_filter=PartitionKeyFilter(key=day)
+        )
+        verdict = record.evaluation
+        assert verdict is not None
+        assert verdict.target_materialization_data is not None
+        assert (verdict.passed, verdict.target_materialization_data.storage_id) == (passed, newest.storage_id)
+        staged = verdict.metadata["staged_version"].value
+        assert staged == told(shop, day)["publication/staged_version"]
+        at_version = staged_rows(shop.spark, table(shop), int(str(staged))).where(f"day = DATE'{day}'")
+        assert sorted(r["amount"] for r in at_version.collect()) == amounts
 
 
 def test_before_the_first_publication_a_reader_finds_an_empty_table(shop: Shop) -> None:
@@ -130,38 +175,12 @@ def test_a_published_slice_can_become_empty_and_others_stay(shop: Shop) -> None:
     assert shop.rows("orders") == [row(D2, 0, 2.0)]
 
 
-def test_the_verdict_is_on_the_materialisation_of_the_staged_version_that_was_judged(shop: Shop) -> None:
-    definition = orders(shop, {D1: [1.0], D2: [-1.0]})
-    check = publication_check(definition)
-    with pytest.raises(DagsterAssetCheckFailedError):
-        shop.run(definition, check, keys=(D1, D2))
-    key = dg.AssetCheckKey(dg.AssetKey(["silver", "orders"]), NAME)
-    for day, passed in ((D1, True), (D2, False)):
-        wanted = dg.AssetRecordsFilter(asset_key=key.asset_key, asset_partitions=[day])
-        newest = shop.instance.fetch_materializations(wanted, limit=1).records[0]
-        (record, *_) = shop.instance.event_log_storage.get_asset_check_execution_history(
-            key, limit=1, partition_filter=PartitionKeyFilter(key=day)
-        )
-        verdict = record.evaluation
-        assert verdict is not None
-        assert verdict.target_materialization_data is not None
-        assert (verdict.passed, verdict.target_materialization_data.storage_id) == (passed, newest.storage_id)
-        staged = verdict.metadata["staged_version"].value
-        assert staged == told(shop, day)["publication/staged_version"]
-        at_version = staged_rows(shop.spark, table(shop), int(str(staged))).where(f"day = DATE'{day}'")
-        assert [r["amount"] for r in at_version.collect()] == [1.0 if passed else -1.0]
-
-
-DISPATCHING = [KeepsContract(reaction="dispatch")]
-
-
-def test_dispatch_publishes_without_the_bad_rows_which_are_kept_apart(shop: Shop) -> None:
-    audits = f"{__name__}:DISPATCHING"
-    shop.run(orders(shop, {D1: [1.0, -1.0, 2.0], D2: [3.0]}, audits=audits), keys=(D1, D2))
-    assert shop.rows("orders") == [row(D1, 0, 1.0), row(D2, 0, 3.0), row(D1, 2, 2.0)]
-    assert [tuple(r) for r in staged_rows(shop.spark, table(shop), kind=REJECTED).collect()] == [row(D1, 1, -1.0)]
-    assert [told(shop, k)["publication/rejected"] for k in (D1, D2)] == [1, 0]
-    assert told(shop, D1)["dagster/partition_row_count"] == 2
+def test_dispatch_publishes_without_the_bad_rows_which_are_kept_apart(judged: Judged) -> None:
+    shop = judged.shop
+    assert shop.rows("orders") == [row(D1, 0, 10.0), row(D2, 0, 2.0), row(D3, 0, 30.0)]
+    assert [tuple(r) for r in staged_rows(shop.spark, table(shop), kind=REJECTED).collect()] == [row(D1, 1, DEAR)]
+    assert [told(shop, day)["publication/rejected"] for day in (D1, D2, D3)] == [1, 0, 0]
+    assert told(shop, D1)["dagster/partition_row_count"] == 1
 
 
 ANNOTATING = [KeepsContract(reaction="annotate")]
@@ -336,37 +355,38 @@ def noted(shop: Shop, amounts: Amounts, **metadata: Any) -> dg.AssetsDefinition:
     return asset("orders", make, partitions=DAYS, **{**settings, **metadata})
 
 
-def notes(shop: Shop) -> list[tuple[str, float, str | None]]:
-    """Day, amount and note of what readers see, by the engine and without one."""
-    seen = sorted((str(day), amount, note) for _, day, amount, _, note in shop.rows("orders"))
-    assert seen == sorted((str(day), amount, note) for _, day, amount, _, note in shop.rows_by_the_engine("orders"))
-    return seen
+def notes(shop: Shop, *, engine: bool = False) -> list[tuple[str, float, str | None]]:
+    """Day, amount and note of what readers see without an engine, or by it."""
+    rows = (shop.rows_by_the_engine if engine else shop.rows)("orders")
+    return sorted((str(day), amount, note) for _, day, amount, _, note in rows)
 
 
 @pytest.mark.pattern("schema_compatibility_enforcer")
 def test_a_table_of_an_older_contract_gains_its_optional_column_and_older_days_have_nulls(shop: Shop) -> None:
     seen: list[tuple[str, str | None]] = []
 
-    @dg.asset(key=["silver", "weeks"], ins={"found": dg.AssetIn(["silver", "orders"])}, partitions_def=DAYS,
-              metadata={"partition_expr": "day"}, backfill_policy=dg.BackfillPolicy.single_run())  # fmt: skip
-    def weeks(found: DataFrame) -> DataFrame:
+    @dg.asset(
+        key=["silver", "weeks"],
+        ins={"found": dg.AssetIn(["silver", "orders"])},
+        partitions_def=DAYS,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+    )
+    def weeks(found: DataFrame) -> None:
         seen.extend((str(day), note) for day, note in found.select("day", "note").collect())
-        return found.select("day", "note")
 
-    shop.run(orders(shop, {D1: [1.0], D2: [-2.0]}), keys=(D1, D2))
+    shop.run(orders(shop, {D1: [1.0], D3: [-3.0]}), keys=(D1, D3))
     # Whoever reads by the later contract goes on, also before a day was written by it.
-    later = noted(shop, {D3: [3.0]})
+    later = noted(shop, {D1: [10.0], D2: [2.0]})
     shop.run(later, weeks, keys=(D1, D3), select=[weeks.key])
     assert seen == [(D1, None)]
-    shop.run(later, key=D3)
+    shop.run(later, keys=(D1, D2))
     # What was staged and published under the older contract can be judged and decided about as before.
     check = contract_check(later, blocking=False)
-    judged = [each.metadata["violations"].value for each in shop.judged(check, later, D2)]
-    assert judged == [{"amount_greater_than_or_equal_to": 1}]
-    stamp = CommitInfo("silver.orders", "silver/orders", D2, "p", "p", "p/1")
-    publish_held(table(shop), make_slice([D2], DAYS, "day"), stamp, reason="looked at it")
-    shop.run(noted(shop, {D1: [10.0]}), key=D1)
-    assert notes(shop) == [(D1, 10.0, "n"), (D2, -2.0, None), (D3, 3.0, "n")]
+    said = [each.metadata["violations"].value for each in shop.judged(check, later, D3)]
+    assert said == [{"amount_greater_than_or_equal_to": 1}]
+    stamp = CommitInfo("silver.orders", "silver/orders", D3, "p", "p", "p/1")
+    publish_held(table(shop), make_slice([D3], DAYS, "day"), stamp, reason="looked at it")
+    assert notes(shop) == notes(shop, engine=True) == [(D1, 10.0, "n"), (D2, 2.0, "n"), (D3, -3.0, None)]
     roll_back(table(shop), make_slice([D1], DAYS, "day"), stamp, reason="looked at it")
     assert notes(shop)[0] == (D1, 1.0, None)
     described = {f.name: f.metadata.get("comment") for f in shop.log("orders").table.schema().fields}

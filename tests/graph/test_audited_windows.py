@@ -95,7 +95,7 @@ class Stream(Shop):
 
     def land(self, *orders: Order) -> None:
         """Rows come at the source; one commit, so that the stream may take them as one micro-batch."""
-        self.frame(list(orders), SCHEMA).coalesce(1).write.format("delta").mode("append").save(self.uri("raw"))
+        self.seed("raw", list(orders), SCHEMA, partitioned_by=None)
 
     def follow(self, *orders: Order, **metadata: Any) -> dict[str, Any]:
         """Land, take in, and compare with what is expected."""

@@ -8,7 +8,7 @@ import dagster as dg
 import pyarrow
 import pytest
 from checks_world import CANARY, DAYS, World, days, good, verdicts
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from de_assets.automation.triggers.written_around import kept_by_check, written_around
@@ -50,12 +50,14 @@ def test_a_key_that_comes_twice_is_red_in_its_partition_only(world: World) -> No
     assert verdicts(world.run(second), KEY_IS_UNIQUE)[second].passed
 
 
-def test_the_same_key_in_two_partitions_is_not_repeated(spark: SparkSession) -> None:
-    rows = spark.createDataFrame([("a", "2024-01-01"), ("a", "2024-01-02")], "id STRING, day STRING")
+def test_the_same_key_in_two_partitions_is_not_repeated_and_nulls_are_a_key(spark: SparkSession) -> None:
+    found = [("a", "2024-01-01"), ("a", "2024-01-02"), (None, "2024-01-02"), (None, "2024-01-02")]
+    rows = spark.createDataFrame(found, "id STRING, day STRING")
     rows = rows.withColumn("day", rows.day.cast("date"))
     slice_ = make_slice(days(2), DAYS, "day")
-    assert repeated_by_key(rows, slice_, ["id"]) == {}
-    assert repeated_by_key(rows, None, ["id"])[None].rows == 2
+    told = {key: (each.keys, each.rows) for key, each in repeated_by_key(rows, slice_, ["id"]).items()}
+    assert told == {"2024-01-02": (1, 2)}, "nulls are a key, too"
+    assert repeated_by_key(rows, None, ["id"])[None].rows == 4
 
 
 def test_a_reference_to_nothing_is_counted_by_partition(spark: SparkSession) -> None:
@@ -67,20 +69,6 @@ def test_a_reference_to_nothing_is_counted_by_partition(spark: SparkSession) -> 
     people = spark.createDataFrame([("a",), ("a",), (None,)], "id STRING")
     found = dangling_by_key(rows, make_slice(days(2), DAYS, "day"), "who", people, "id")
     assert found == {"2024-01-02": (3, 2)}, "by hand: x twice and y; a null refers to nothing"
-
-
-def test_a_reference_is_judged_in_a_run(world: World) -> None:
-    (first,) = days(1)
-    world.data = {first: good(first)}
-    visits = world.visits()
-    check = reference_check(visits, "region", dg.AssetKey(["silver", "visits"]), "visit_id")
-    world.define(visits, check)
-    (verdict,) = verdicts(world.run(first), next(iter(check.check_specs)).name).values()
-    assert not verdict.passed
-    assert (verdict.metadata["rows"].value, verdict.metadata["values"].value) == (2, 1), "no visit is called `eu`"
-    both = "silver.visits.region → silver.visits.visit_id"
-    assert verdict.metadata["reference"].value == both
-    assert verdict.description == f"2 rows refer to nothing, by 1 values: {both}."
 
 
 def test_every_key_that_the_ui_calls_unique_is_kept_by_its_store_or_checked() -> None:
@@ -149,7 +137,7 @@ def test_a_key_that_somebody_writes_twice_around_the_platform_is_asked_for_once_
     assert verdicts(world.run(first, only="checks"), KEY_IS_UNIQUE)[first].passed
 
     # Rows that only move change nothing, whoever moves them.
-    world.spark.sql(f"OPTIMIZE delta.`{world.root}/silver/visits`")
+    DeltaTable(f"{world.root}/silver/visits").optimize.compact()
     # Two days that follow each other are one run.
     write_around(world, [("new", first), ("new", second)])
     ((tags, _),) = daemon.look()
@@ -161,12 +149,17 @@ def test_a_key_that_somebody_writes_twice_around_the_platform_is_asked_for_once_
     assert [tags["dagster/partition"] for tags, _ in daemon.look()] == [second, fourth]
 
 
-def test_a_table_without_partitions_is_asked_for_as_a_whole(world: World) -> None:
+def test_a_table_without_partitions_is_asked_for_as_a_whole_and_a_reference_is_judged_in_a_run(world: World) -> None:
     (day,) = days(1)
     world.data = {None: good(day)}
     visits = world.visits(None)
     world.define(visits, unique_key_check(visits), reference_check(visits, "region", visits.key, "visit_id"))
-    world.run()
+    (verdict,) = verdicts(world.run(), "region_is_in_silver_visits").values()
+    assert not verdict.passed
+    assert (verdict.metadata["rows"].value, verdict.metadata["values"].value) == (2, 1), "no visit is called `eu`"
+    both = "silver.visits.region → silver.visits.visit_id"
+    assert verdict.metadata["reference"].value == both
+    assert verdict.description == f"2 rows refer to nothing, by 1 values: {both}."
     daemon = Daemon(world)
     assert daemon.look() == []
     # By plain Spark.

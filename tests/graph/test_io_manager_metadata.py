@@ -149,17 +149,18 @@ def test_a_preview_that_fails_does_not_fail_the_write(shop: Shop) -> None:
 
 @counted_on_the_way
 def test_rows_under_a_deletion_vector_are_neither_counted_nor_shown(shop: Shop) -> None:
-    shop.config = {"table_config": {"delta.enableDeletionVectors": "true"}}
-    rows = [(i, i, f"{i}@example.org", False) for i in range(10)]
+    vectors = {"delta.enableDeletionVectors": "true"}
+    shop.config = {"table_config": vectors}
+    rows: list[tuple[object, ...]] = [(i, i, f"{i}@example.org", False) for i in range(10)]
+    columns = "id long, seq long, email string, gone boolean"
+    shop.seed("changes", rows, columns, partitioned_by=None, properties=vectors)
     merged = asset(
         "changes",
-        lambda _: shop.frame(rows, "id long, seq long, email string, gone boolean").coalesce(1),
+        lambda _: shop.frame(rows[5:], columns).coalesce(1),
         contract=CHANGES,
         mode="merge",
         merge_vanished="delete",
     )
-    shop.run(merged)
-    rows = rows[5:]
     found = shop.metadata(shop.run(merged), "changes")
     log = shop.log("changes")
     assert sum(r or 0 for r in log.files().column("num_records").to_pylist()) == 10, "the rows are still in the file"

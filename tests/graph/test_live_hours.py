@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,20 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from instances import silent_instance
 from lineage_truth import problems
 from other_reader import rows_of
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from de_assets.automation.maintenance.publication import PUBLISH, ROLL_BACK, NoSuchPartition, publication_jobs
-from de_assets.bronze.visits_stream import understood_or_explained
+from de_assets.contracts.visits import VisitsStream
 from de_assets.gold.traffic_live import checks as traffic_checks
 from de_assets.gold.traffic_live import traffic_live
 from de_assets.partitions import CALENDAR
 from de_assets.resources import resources
 from de_assets.silver.visits_live_hours import FEW, checks, visits_live_hours
 from de_checks.publication import NAME
+from de_resources.contract import Contract
 from de_resources.delta.publish.decisions import NoReason, waiting
 from de_resources.delta.read_versions import version_read
 from de_resources.delta.table import Table
@@ -68,33 +70,30 @@ class Live:
 
     def land(self, *visits: Visit, broken: int = 0) -> None:
         """Bronze takes these records, and some that nobody understands."""
-        rows = []
+        rows: list[dict[str, Any]] = []
         for visit in visits:
-            text = {"visit_id": visit.id, "user_id": visit.user, "page": "p", "keep_private": False, "context": {}}
             taken = visit.viewed + (timedelta(hours=-2) if visit.ahead else timedelta(seconds=3))
-            rows.append((json.dumps({**text, "event_time": visit.viewed.isoformat()}).encode(), taken))
-        rows += [(b"nobody understands this", at(0))] * broken
-        records = [(value, 0, self.sent + n, taken) for n, (value, taken) in enumerate(rows)]
-        self.sent += len(records)
-        frame = self.engine.spark_session.createDataFrame(
-            records, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP"
-        )
-        understood_or_explained(frame).write.format("delta").mode("append").save(
-            str(self.root / "bronze/visits_stream")
-        )
+            viewed = {"visit_id": visit.id, "user_id": visit.user, "page": "p", "event_time": visit.viewed}
+            rows.append({**viewed, "append_time": taken, "payload": b"{}"})
+        rows += [{"error": "not understood", "append_time": at(0), "payload": b"no JSON"}] * broken
+        placed = [{**row, "topic_partition": 0, "topic_offset": self.sent + n} for n, row in enumerate(rows)]
+        self.sent += len(placed)
+        schema = to_arrow_schema(Contract.of(VisitsStream).struct_type(), timezone="UTC")
+        write_deltalake(str(self.root / "bronze/visits_stream"), pa.Table.from_pylist(placed, schema), mode="append")
 
     @property
     def resources(self) -> dict[str, Any]:
         settings = Settings.from_environment({"DE_HOME": str(self.root.parent), "LAKE_ROOT": str(self.root)})
         return resources(settings, self.engine)
 
-    def follow(self) -> dict[str, dg.AssetCheckEvaluation]:
-        """A run of the hours and of who counts them; the verdicts on the hours."""
+    def follow(self, *only: dg.AssetsDefinition) -> dict[str, dg.AssetCheckEvaluation]:
+        """A run of the hours and of who counts them, or of these only; the verdicts on the hours."""
         result = dg.materialize(
             [BRONZE, visits_live_hours, traffic_live, *checks, *traffic_checks],
             instance=self.instance,
             resources=self.resources,
             run_config=QUIET,
+            selection=list(only) or None,
         )
         return {f"{e.asset_key.path[-1]}/{e.check_name}": e for e in result.get_asset_check_evaluations()}
 
@@ -155,23 +154,20 @@ def test_a_bad_hour_is_held_while_others_are_counted_and_a_person_decides_about_
         Visit("a", at(1, 5)), Visit("a", at(1, 5)), Visit("b", at(1, 59), "v"), Visit("e", at(1, 9)), Visit("f", at(1, 9)),
         Visit("g", at(1, 9)), *MANY, Visit("d", at(3, 31)), broken=2,
     )  # fmt: skip
-    first = live.follow()
+    definitions = dg.Definitions([BRONZE, visits_live_hours, traffic_live], resources=live.resources)
+    verdict = live.follow(visits_live_hours)[f"visits_live_hours/{NAME}"]
     assert live.hours() == {key(1): ["a", "a", "b", "e", "f", "g"]}
-    assert live.traffic() == [(key(1), 5, 2)]
-    wrong = problems(live.instance, dg.Definitions([BRONZE, visits_live_hours, traffic_live], resources=live.resources))
-    assert wrong == {ASSET: {}, "gold/traffic_live": {}}, "every column leads to what it is computed from"
-    verdict = first[f"visits_live_hours/{NAME}"]
+    assert problems(live.instance, definitions) == {ASSET: {}}, "every column leads to what it is computed from"
     assert (verdict.passed, verdict.blocking) == (False, False)
     told = {name: value.value for name, value in verdict.metadata.items()}
     assert (told["held"], told["shown"], told["open"]) == (key(2), key(1), key(3))
     assert f"| {key(2)}, share dated in the future | fail | It is 1, accepted is " in str(told["audits"])
     assert f"| {key(1)}, share of copies | passed |" in str(told["audits"])
-    assert first["traffic_live/rows_meet_contract"].passed
     assert live.version_read() == DeltaTable(str(live.root / "bronze/visits_stream")).version()
 
     # The next runs go on, and the verdict tells of what waits as long as it waits.
     live.land(Visit("h", at(4, 40)))
-    again = live.follow()[f"visits_live_hours/{NAME}"]
+    again = live.follow(visits_live_hours)[f"visits_live_hours/{NAME}"]
     assert live.version_read() == DeltaTable(str(live.root / "bronze/visits_stream")).version()
     assert (again.passed, again.metadata["shown"].value, again.metadata["held"].value) == (False, key(3), key(2))
     assert "share dated in the future" in str(again.metadata["audits"].value)
@@ -187,8 +183,10 @@ def test_a_bad_hour_is_held_while_others_are_counted_and_a_person_decides_about_
     assert live.hours() == {key(1): ["a", "a", "b", "e", "f", "g"], key(2): ahead, key(3): ["d"]}
     newest = _newest_verdict(live)
     assert (newest.passed, newest.metadata["held"].value, waiting(live.table)) == (True, "none", [])
-    live.follow()
+    counted = live.follow(traffic_live)
     assert live.traffic() == [(key(1), 5, 2), (key(2), FEW, 1), (key(3), 1, 1)]
+    assert counted["traffic_live/rows_meet_contract"].passed
+    assert problems(live.instance, definitions)["gold/traffic_live"] == {}
 
 
 def test_a_late_visit_has_its_hour_judged_again_and_the_hour_is_taken_back(live: Live) -> None:

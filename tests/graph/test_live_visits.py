@@ -29,6 +29,7 @@ from de_resources.spark import SparkEngine
 
 START = int(datetime(2026, 1, 5, 10, tzinfo=UTC).timestamp())
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+PERSON = "ann@example.org"
 ASSETS = dg.AssetSelection.assets(live_visits).without_checks()
 
 
@@ -37,7 +38,8 @@ class Killed(Exception):
 
 
 def message(record: Record) -> tuple[bytes, int, int, datetime]:
-    visit = {"visit_id": record.key, "user_id": "u", "page": "p", "keep_private": False, "context": {}}
+    visit = {"visit_id": record.key, "user_id": "u", "page": "p", "keep_private": False, "context": {"referrer": "r"}}
+    visit[PERSON] = 1  # a name that nobody knows may be a value
     if record.event is not None:
         visit["event_time"] = datetime.fromtimestamp(record.event, UTC).isoformat()
     return json.dumps(visit).encode(), record.source, record.position, datetime.fromtimestamp(record.arrived, UTC)
@@ -200,6 +202,9 @@ def test_a_run_counts_the_rows_that_were_understood_and_the_fields_that_they_hav
     assert told["rows"] == understood
     optional = {column.name for column in Contract.of(VisitsLive).columns if column.nullable}
     assert told["columns"] == dict.fromkeys(optional, 0) | {"keep_private": understood}
+    assert told["unknown_fields"] == {"context.referrer": understood, "?": understood}
+    recorded = "".join(str(entry) for run in live.instance.get_run_ids() for entry in live.instance.all_logs(run))
+    assert PERSON not in recorded, "a name that is a value is told nowhere"
     (judged,) = [each for each in live.evaluations if each.check_name == "schema_has_not_drifted"]
     assert judged.passed
 

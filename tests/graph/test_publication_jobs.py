@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from deltalake import DeltaTable
 from deltalake.transaction import CommitProperties
 from io_manager_support import ORDERS, Shop
 from pyspark.sql import DataFrame
@@ -90,11 +91,10 @@ class World(Shop):
         (output,) = (e for e in result.events_for_node(op.name) if e.is_successful_output)
         return {name: value.value for name, value in output.step_output_data.metadata.items()}
 
-    def amounts(self) -> list[tuple[str, float]]:
-        """What readers see, by the engine and without one."""
-        seen = sorted((str(day), amount) for _, day, amount, _ in self.rows("orders"))
-        assert seen == sorted((str(day), amount) for _, day, amount, _ in self.rows_by_the_engine("orders"))
-        return seen
+    def amounts(self, *, engine: bool = False) -> list[tuple[str, float]]:
+        """What readers see without an engine, or by it."""
+        rows = (self.rows_by_the_engine if engine else self.rows)("orders")
+        return sorted((str(day), amount) for _, day, amount, _ in rows)
 
     @property
     def table(self) -> Table:
@@ -136,7 +136,7 @@ def test_a_false_alarm_is_published_with_its_reason_and_taken_back_again(world: 
     assert "skipped" in world.decide(PUBLISH, reason="again")
     assert world.version("orders") == version
     world.decide(ROLL_BACK, reason="it was one after all")
-    assert world.amounts() == [(D1, 1.0), (D2, 3.0)]
+    assert world.amounts() == world.amounts(engine=True) == [(D1, 1.0), (D2, 3.0)]
     assert set(Path(world.uri("orders")).rglob("*.parquet")) == files
     with pytest.raises(NoEarlierPublication):
         world.decide(ROLL_BACK)
@@ -145,7 +145,9 @@ def test_a_false_alarm_is_published_with_its_reason_and_taken_back_again(world: 
 
 
 @pytest.mark.red_check("is_published")
-def test_a_day_that_was_held_is_mended_at_its_source_or_published_by_a_person(world: World) -> None:
+def test_a_day_that_was_held_is_mended_at_its_source_or_published_by_a_person_though_two_do_it_at_once(
+    world: World,
+) -> None:
     def judged(amounts: Mapping[str, Sequence[float]]) -> bool:
         definition = world.orders(amounts)
         done = dg.materialize(
@@ -163,12 +165,28 @@ def test_a_day_that_was_held_is_mended_at_its_source_or_published_by_a_person(wo
     assert not judged({D1: [-1.0], D2: [-2.0]}), "held, and what is downstream waits"
     assert judged({D1: [1.0]}), "mended at the source"
     assert world.amounts() == [(D1, 1.0)]
-    world.decide(PUBLISH, partition=D2, reason="a refund is no mistake")
+    _publish_by_two_at_once(world, D2)
     assert world.amounts() == [(D1, 1.0), (D2, -2.0)]
     key = dg.AssetCheckKey(ORDERS_KEY, NAME)
     (record,) = world.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
     assert record.evaluation is not None
     assert record.evaluation.passed
+
+
+def _publish_by_two_at_once(world: World, day: str) -> None:
+    """The second one looks again at what is there."""
+    met: list[str] = []
+
+    def meet(_: str) -> None:
+        if not met:
+            met.append("another one was faster")
+            world.decide(PUBLISH, partition=day)
+
+    # Nothing was shown of the day before, so that the two commits touch no file in common: both would be taken.
+    with at("before_switch", meet):
+        assert "skipped" in world.decide(PUBLISH, partition=day)
+    assert met
+    assert world.log("orders").rows_by_partition()[(date.fromisoformat(day),)] == 1
 
 
 def test_what_is_published_or_held_survives_the_maintenance_and_so_does_a_rollback(world: World) -> None:
@@ -215,7 +233,7 @@ def test_a_foreign_vacuum_of_the_stage_is_seen_by_the_check_and_mended_by_a_run(
         return [(each.passed, each.metadata.get("files_gone")) for each in world.judged(check, definition, D1)]
 
     world.land({D1: [1.0]})
-    vacuum_around(world, staging_of(world.table).uri)
+    vacuum_without_an_engine(staging_of(world.table).uri)
     assert found() == [(True, None)], "what is staged last is kept"
 
     # A day that is staged again, by a run that died before its audits: readers are shown the one before it.
@@ -225,11 +243,16 @@ def test_a_foreign_vacuum_of_the_stage_is_seen_by_the_check_and_mended_by_a_run(
     with at("after_commit", die), pytest.raises(RuntimeError):
         world.land({D1: [2.0]})
     assert world.amounts() == [(D1, 1.0)]
-    vacuum_around(world, staging_of(world.table).uri)
+    vacuum_without_an_engine(staging_of(world.table).uri)
     assert found() == [(False, dg.IntMetadataValue(1))]
     world.land({D1: [3.0]})
     assert found() == [(True, None)]
     assert world.amounts() == [(D1, 3.0)]
+
+
+def vacuum_without_an_engine(uri: str) -> None:
+    """What the same person does in Python."""
+    DeltaTable(uri).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
 
 
 def vacuum_around(world: World, uri: str) -> None:
@@ -252,22 +275,6 @@ def test_of_two_publishers_one_takes_its_turn_after_the_other(world: World) -> N
         world.decide(PUBLISH, partition=D1)
     assert met
     assert world.amounts() == [(D1, -1.0), (D2, -2.0)]
-
-
-def test_of_two_publishers_of_one_day_the_second_looks_again(world: World) -> None:
-    world.land({D1: [-1.0]})
-    met: list[str] = []
-
-    def meet(_: str) -> None:
-        if not met:
-            met.append("another one was faster")
-            world.decide(PUBLISH)
-
-    # Nothing was shown before, so that the two commits touch no file in common: both would be taken.
-    with at("before_switch", meet):
-        assert "skipped" in world.decide(PUBLISH)
-    assert world.amounts() == [(D1, -1.0)]
-    assert world.log("orders").files().num_rows == 1
 
 
 def test_a_run_that_was_overtaken_does_not_hide_the_newer_rows(world: World) -> None:

@@ -71,6 +71,17 @@ class Cheap(Orders):
         }
 
 
+class Known(Orders):
+    """The same orders, of which a contract asks but one thing: each constraint that a table gains is a commit."""
+
+    amount: T.LongType = pa.Field(nullable=True, description="Price")
+    email: T.StringType = pa.Field(nullable=True, description="Who", metadata={"personal": True})
+
+    class Config:
+        name = "silver.orders"
+        metadata = {"key": ["id"], "partitioned_by": ["day"]}  # noqa: RUF012
+
+
 SCHEMA = "id LONG, amount LONG, email STRING, paid_at TIMESTAMP, day DATE"
 DAY = date(2024, 1, 2)
 PAID = datetime(2024, 1, 2, 12, tzinfo=UTC)
@@ -196,10 +207,12 @@ def test_a_stream_is_refused_by_the_name_of_the_rule(
 def test_a_table_of_an_earlier_version_gets_them_with_its_next_write_and_keeps_them(
     spark: SparkSession, orders: Table, write: Callable[..., Any], stamp: MakeStamp
 ) -> None:
+    orders = replace(orders, contract=Contract.of(Known))
     _append_by_delta_rs(orders, GOOD)
     assert present_in(orders) == {}
     assert BLOCKED not in write(orders, GOOD).details
     assert_enforced(orders)
+    assert set(present_in(orders)) == {"contract_id_present"}
     version = DeltaTable(orders.uri).version()
     write(orders, (2, *GOOD[1:]))
     assert DeltaTable(orders.uri).version() == version + 1, "a write that finds them is one commit, as ever"
