@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.pandas.types import to_arrow_schema
-from web_ui import LAUNCH, LOCATION, METADATA, DagsterProcess, WebUI, entry, until
+from web_ui import LOCATION, METADATA, DagsterProcess, WebUI, entry, until
 
 from de_assets.contracts.visits import VisitsStream
 from de_resources.contract import Contract
@@ -108,13 +108,12 @@ def test_the_checks_tab_tells_of_each_window_of_a_stream_and_a_person_publishes_
     _land(lake / "bronze" / "visits_stream", [(1, 0), (2, 30), (3, 0)])
 
     def follow() -> None:
-        selection = {"pipelineName": "__ASSET_JOB", "assetSelection": [{"path": hours.split("/")}]}
-        run = _launched(web, selection)
+        run = web.launch(LOCATION, hours)
         assert _ended(web, daemon, run) == "SUCCESS", web.ask(ERRORS, run=run)
 
     def decide(job: str, op: str, hour: int, reason: str) -> tuple[str, str]:
         config = {"table": hours, "partition": f"{DAY}-{hour:02}:00", "reason": reason}
-        run = _launched(web, {"pipelineName": job}, runConfigData={"ops": {op: {"config": config}}})
+        run = web.launch(LOCATION, job=job, config={"ops": {op: {"config": config}}})
         return _ended(web, daemon, run), str(web.ask(ERRORS, run=run))
 
     def verdict() -> tuple[str, dict[str, str], str]:
@@ -173,7 +172,7 @@ def test_a_person_takes_the_steps_of_a_migration_the_last_is_refused_while_linea
     for step in ("EXPAND", "MIGRATE"):
         status, why = _take_step(web, daemon, step)
         assert status == "SUCCESS", why
-    run = _launched(web, {"pipelineName": "__ASSET_JOB", "assetSelection": [{"path": devices.split("/")}]})
+    run = web.launch(LOCATION, devices)
     assert _ended(web, daemon, run) == "SUCCESS", web.ask(ERRORS, run=run)
     rows = DeltaTable(str(table)).to_pyarrow_table(columns=["full_name", "title"]).to_pylist()
     assert len(rows) == sum(before.values()) > 0
@@ -192,7 +191,7 @@ def test_a_person_takes_the_steps_of_a_migration_the_last_is_refused_while_linea
 def _take_step(web: WebUI, daemon: DagsterProcess, step: str) -> tuple[str, str]:
     """A step of the migration of the devices: how its run ended, and its errors."""
     config = {"table": "silver/devices", "migration": "title_for_full_name", "step": step}
-    run = _launched(web, {"pipelineName": "migrate_table"}, runConfigData={"ops": {"take_step": {"config": config}}})
+    run = web.launch(LOCATION, job="migrate_table", config={"ops": {"take_step": {"config": config}}})
     return _ended(web, daemon, run), str(web.ask(ERRORS, run=run))
 
 
@@ -227,17 +226,7 @@ def _land(bronze: Path, hours: Sequence[tuple[int, int]], page_of: Mapping[int, 
 
 
 def _launch(web: WebUI, partition: str, *assets: str) -> str:
-    selection = {"pipelineName": "__ASSET_JOB", "assetSelection": [{"path": name.split("/")} for name in assets]}
-    tags = [{"key": "dagster/partition", "value": partition}]
-    return _launched(web, selection, executionMetadata={"tags": tags})
-
-
-def _launched(web: WebUI, selection: dict[str, Any], **more: Any) -> str:
-    params = {"selector": {**LOCATION, **selection}, "mode": "default", "runConfigData": {}, **more}
-    launched = web.ask(LAUNCH, params=params)["launchPipelineExecution"]
-    assert launched["__typename"] == "LaunchRunSuccess", launched
-    run_id: str = launched["run"]["runId"]
-    return run_id
+    return web.launch(LOCATION, *assets, tags={"dagster/partition": partition})
 
 
 def _ended(web: WebUI, daemon: DagsterProcess, run: str) -> str:
