@@ -24,7 +24,7 @@ PASSWORD = "kafka_password"  # noqa: S105 - the secret's name
 _INTERNAL_USER = "broker"
 _INTERNAL_PASSWORD = "kafka_internal_password"  # noqa: S105 - the secret's name
 _LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-# A broker of one machine mostly starts: nothing that it does afterwards repays the optimising compiler, nor a collector with threads.
+# A broker of one machine mostly starts: nothing that it does later repays the optimising compiler, or a collector with threads.
 _SMALL = "-XX:TieredStopAtLevel=1"
 _LOGGING = """<Configuration>
 <Appenders><Console name="out"><PatternLayout pattern="%d %p %c{1} %m%n"/></Console></Appenders>
