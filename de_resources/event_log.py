@@ -105,10 +105,11 @@ class SqliteEventLog(SqliteEventLogStorage):
             finally:
                 self._mine.stack = self._mine.index = None
         kind = event.dagster_event_type if event.is_dagster_event else None
-        if kind == _HELD_FROM:
-            self._hold(event.run_id)
-        elif kind in _HELD_UNTIL:
-            self._close(event.run_id)
+        with self._db_lock:
+            if kind == _HELD_FROM:
+                self._hold(event.run_id)
+            elif kind in _HELD_UNTIL:
+                self._close(event.run_id)
         with suppress(FileNotFoundError):  # a run that was deleted meanwhile
             os.utime(self.path_for_shard(event.run_id))
 
@@ -147,18 +148,16 @@ class SqliteEventLog(SqliteEventLogStorage):
             self._close(shard)
 
     def _hold(self, shard: str) -> None:
-        """Keep SQLite from tidying up behind every connection to the file, which is then closed as the last one."""
-        with self._db_lock:
-            if shard not in self._held:
-                self._held[shard] = _held_open(self.path_for_shard(shard))
-            if len(self._held) > _KEPT:
-                self._close(next(each for each in self._held if each not in (INDEX_SHARD_NAME, shard)))
+        """Keep SQLite from tidying up behind every connection to the file. For whoever has the lock."""
+        if shard not in self._held:
+            self._held[shard] = _held_open(self.path_for_shard(shard))
+        if len(self._held) > _KEPT:
+            self._close(next(each for each in self._held if each not in (INDEX_SHARD_NAME, shard)))
 
     def _close(self, shard: str) -> None:
-        with self._db_lock:
-            held = self._held.pop(shard, None)
-            if held is not None:
-                held.close()
+        held = self._held.pop(shard, None)
+        if held is not None:
+            held.close()
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:

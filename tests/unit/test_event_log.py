@@ -160,7 +160,7 @@ def test_who_watches_a_run_is_told_of_each_event_while_it_is_at_work(tmp_path: P
     @dg.asset
     def talking(context: dg.AssetExecutionContext) -> None:
         with dg.DagsterInstance.local_temp(str(tmp_path), overrides=QUIET) as theirs:
-            theirs.watch_event_logs(context.run_id, None, lambda entry, _: seen.put(entry.user_message))
+            theirs.watch_event_logs(context.run.run_id, None, lambda entry, _: seen.put(entry.message))
             for said in ("one", "two", "three"):
                 context.instance.report_engine_event(said, context.run)
                 while seen.get(timeout=PATIENCE) != said:
@@ -179,7 +179,7 @@ def test_the_log_of_a_run_is_open_while_it_is_at_work_and_complete_in_one_file_a
 
     @dg.asset
     def looking(context: dg.AssetExecutionContext) -> None:
-        held.append(str(logs / f"{context.run_id}.db") in open_files())
+        held.append(str(logs / f"{context.run.run_id}.db") in open_files())
         if fails:
             raise RuntimeError("meant to fail")
 
