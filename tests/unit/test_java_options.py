@@ -47,7 +47,9 @@ def flags(options: list[str]) -> dict[str, str]:
 def test_an_engine_optimises_later_and_has_no_collector_beside_it(settings: Settings) -> None:
     usual, own = flags([]), flags(of_the_engine(settings))
     assert (own["UseParallelGC"], own["UseG1GC"]) == ("true", "false")
-    later = {name: int(own[name]) / int(usual[name]) for name in usual if name.startswith("Tier4") and "Load" not in name}
+    later = {
+        name: int(own[name]) / int(usual[name]) for name in usual if name.startswith("Tier4") and "Load" not in name
+    }
     assert {name for name, times in later.items() if times == 10} >= {
         "Tier4InvocationThreshold",
         "Tier4MinInvocationThreshold",
