@@ -3,9 +3,9 @@
 Dagster makes a new SQLAlchemy engine for every event that it stores, which forgets how its statements are compiled, and a
 verdict of a check opens the index three times, each time with its own commit and, as nobody else has the file open, with all
 that SQLite tidies up behind the last one. Here the engine of a file is kept, what the index has of one event is one
-transaction, and the index stays open. Everything else is Dagster's own: files, tables, migrations, one lock, and for the
-log of a run a connection that is opened and closed each time: who follows a run in the UI watches its file, which changes
-when the last connection to it is closed.
+transaction, and the index stays open, as does the log of a run in the process that executes it, from its first step to its end.
+Everything else is Dagster's own: files, tables, migrations, one lock. Who follows a run in the UI watches its file, which
+changes by itself when the last connection to it is closed: it is touched after each event.
 
 One thing is not as Dagster has it. The newest verdict of a check is the one that was given last, and not that of the run
 that was made last: of two runs over one partition at once the second may end first, and then Dagster takes what is there
@@ -22,13 +22,13 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from weakref import WeakSet
 
-from dagster import DagsterInstance, EventLogEntry
+from dagster import DagsterEventType, DagsterInstance, EventLogEntry
 from sqlalchemy import create_engine, event, func, select
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool
@@ -45,6 +45,8 @@ _KEPT = 64
 """Files whose engines are kept: one for each run at work, and the index of all."""
 
 
+_HELD_FROM = DagsterEventType.STEP_START
+_HELD_UNTIL = (DagsterEventType.RUN_SUCCESS, DagsterEventType.RUN_FAILURE, DagsterEventType.RUN_CANCELED)
 _GIVEN = ("SUCCEEDED", "FAILED")
 """What a verdict may be: one that is only planned is none."""
 
@@ -64,7 +66,7 @@ class SqliteEventLog(SqliteEventLogStorage):
         self._engines: OrderedDict[str, Engine] = OrderedDict()
         self._inst_data = inst_data
         self._mine = _Open()
-        self._index_file: sqlite3.Connection | None = None
+        self._held: OrderedDict[str, sqlite3.Connection] = OrderedDict()
         self._tables: set[str] = set()
         self._empty_log: bytes | None = None
         _logs.add(self)
@@ -102,6 +104,14 @@ class SqliteEventLog(SqliteEventLogStorage):
                 super().store_event(event)
             finally:
                 self._mine.stack = self._mine.index = None
+        kind = event.dagster_event_type if event.is_dagster_event else None
+        with self._db_lock:
+            if kind == _HELD_FROM:
+                self._hold(event.run_id)
+            elif kind in _HELD_UNTIL:
+                self._close(event.run_id)
+        with suppress(FileNotFoundError):  # a run that was deleted meanwhile
+            os.utime(self.path_for_shard(event.run_id))
 
     def _update_asset_check_evaluation(self, event: EventLogEntry, event_id: int | None) -> None:
         """As Dagster does; then the verdict goes behind those that runs have given before it which were made after its own."""
@@ -123,13 +133,29 @@ class SqliteEventLog(SqliteEventLogStorage):
         return table_name in self._tables
 
     def dispose(self) -> None:
-        """Close the index. A log that is used again afterwards opens it again."""
-        self.close_index()
+        """Close what is held open. A log that is used again afterwards opens it again."""
+        self.let_go()
         super().dispose()
 
-    def close_index(self) -> None:
-        """Let go of what is only held open: SQLite's connections may not be taken over into a fork."""
-        held, self._index_file = self._index_file, None
+    def wipe(self) -> None:
+        """As Dagster does, which removes the files."""
+        self.let_go()
+        super().wipe()
+
+    def let_go(self) -> None:
+        """Close what is only held open: SQLite's connections may not be taken over into a fork."""
+        for shard in list(self._held):
+            self._close(shard)
+
+    def _hold(self, shard: str) -> None:
+        """Keep SQLite from tidying up behind every connection to the file. For whoever has the lock."""
+        if shard not in self._held:
+            self._held[shard] = _held_open(self.path_for_shard(shard))
+        if len(self._held) > _KEPT:
+            self._close(next(each for each in self._held if each not in (INDEX_SHARD_NAME, shard)))
+
+    def _close(self, shard: str) -> None:
+        held = self._held.pop(shard, None)
         if held is not None:
             held.close()
 
@@ -150,8 +176,8 @@ class SqliteEventLog(SqliteEventLogStorage):
             if shard not in self._initialized_dbs:
                 self._initdb(engine, for_index_shard=shard == INDEX_SHARD_NAME)
                 self._initialized_dbs.add(shard)
-            if shard == INDEX_SHARD_NAME and self._index_file is None:
-                self._index_file = _held_open(self.path_for_shard(shard))
+            if shard == INDEX_SHARD_NAME:
+                self._hold(shard)
             with engine.connect() as connection, connection.begin():
                 yield connection
 
@@ -210,7 +236,7 @@ _logs: WeakSet[SqliteEventLog] = WeakSet()
 
 def _let_go() -> None:
     for log in list(_logs):
-        log.close_index()
+        log.let_go()
 
 
 os.register_at_fork(before=_let_go)

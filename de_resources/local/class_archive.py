@@ -1,8 +1,12 @@
 """Where the engine's classes lie as the JVM has them once they are loaded (AppCDS): the next one maps the file into memory.
 
 Finding, reading and verifying some fifteen thousand classes is a third of what an engine does before its first commit.
-The archive belongs to one Java and to PySpark's own jars; its name says so, and the JVM looks again. Where there is none, or
-none that fits, classes are loaded as ever: nothing but time depends on it. `de_resources/loaded_classes.py` makes it.
+The archive belongs to one Java, to PySpark's own jars and to the engine's; its name says so, and the JVM looks again. Where
+there is none, or none that fits, classes are loaded as ever: nothing but time depends on it. `de_resources/loaded_classes.py`
+makes it.
+
+The JVM keeps classes of its class path only, and none that a loader of Spark's own has read: Delta's jars are on the engine's
+class path (`engine_conf`).
 
 Source: JEP 310 and JEP 350 (dynamic archives).
 """
@@ -10,7 +14,6 @@ Source: JEP 310 and JEP 350 (dynamic archives).
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 import pyspark
@@ -22,12 +25,13 @@ _JARS = Path(pyspark.__file__).parent / "jars"
 
 
 def class_archive(settings: Settings) -> Path | None:
-    """The archive of this Java and this PySpark, whether it was made or not; None without a Java."""
+    """The archive of this Java, this PySpark and these jars, whether it was made or not; None without a Java."""
     java = installed_java()
     if java is None:
         return None
     # What the JVM compares as well: a jar that was installed again is another one to it.
-    parts = [_known(java.resolve()), *(_known(Path(entry.path)) for entry in os.scandir(_JARS))]
+    jars = [*_JARS.iterdir(), *(settings.jars / "engine").glob("*.jar")]
+    parts = [_known(java.resolve()), *map(_known, jars)]
     name = hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:16]
     return settings.jars / "classes" / f"engine-{name}.jsa"
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from de_resources.errors import PermanentError
 
 MINIMUM_VERSION = 17
+_OPTIONS_OF_ALL = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 
 
 class JavaMissing(PermanentError):
@@ -47,6 +49,15 @@ def installed_java() -> Path | None:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
     return Path(found) if found else None
+
+
+def collector_option(name: str) -> str:
+    """The option for a garbage collector (`Parallel`, `Serial` …); empty where the environment names one for all Javas.
+
+    A JVM that is told two does not start.
+    """
+    told = " ".join(os.environ.get(variable, "") for variable in _OPTIONS_OF_ALL)
+    return "" if _COLLECTOR.search(told) else f"-XX:+Use{name}GC"
 
 
 @cache

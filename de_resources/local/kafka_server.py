@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from de_resources.errors import PermanentError
 from de_resources.local.endpoints import Endpoint
 from de_resources.local.jars import broker_jars
-from de_resources.local.java import java_executable
+from de_resources.local.java import collector_option, java_executable
 from de_resources.local.ports import LOOPBACK
 from de_resources.local.service import Program, Service, write_private
 
@@ -24,6 +24,8 @@ PASSWORD = "kafka_password"  # noqa: S105 - the secret's name
 _INTERNAL_USER = "broker"
 _INTERNAL_PASSWORD = "kafka_internal_password"  # noqa: S105 - the secret's name
 _LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+# A broker of one machine mostly starts: nothing that it does later repays the optimising compiler, or a collector with threads.
+_SMALL = "-XX:TieredStopAtLevel=1"
 _LOGGING = """<Configuration>
 <Appenders><Console name="out"><PatternLayout pattern="%d %p %c{1} %m%n"/></Console></Appenders>
 <Loggers><Root level="info"><AppenderRef ref="out"/></Root></Loggers></Configuration>
@@ -77,7 +79,8 @@ class KafkaService(Service):
     def _java(self, heap: str) -> list[str]:
         class_path = str(self.settings.jars / "broker" / "*")
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"
-        return [str(java_executable()), f"-Xmx{heap}", "-XX:-UsePerfData", logging, "-cp", class_path]
+        options = ["-XX:-UsePerfData", _SMALL, *filter(None, [collector_option("Serial")]), logging]
+        return [str(java_executable()), f"-Xmx{heap}", *options, "-cp", class_path]
 
     def _format(self, properties: Path) -> None:
         command = [*self._java("128m"), "kafka.tools.StorageTool", "format", "--cluster-id", _cluster_id()]

@@ -54,6 +54,16 @@ def test_another_java_has_another_one(settings: Settings, tmp_path: Path, monkey
     assert archive_options(settings) == ""
 
 
+def test_other_jars_of_the_engine_have_another_one(settings: Settings) -> None:
+    jar = settings.jars / "engine" / "delta.jar"
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(b"one")
+    made(settings)
+    assert archive_options(settings)
+    jar.write_bytes(b"another")
+    assert archive_options(settings) == ""
+
+
 def test_one_that_does_not_fit_costs_nothing_but_time(settings: Settings) -> None:
     made(settings, b"no archive " * 1000)
     command = [str(java_executable()), *shlex.split(archive_options(settings)), "-XX:-UsePerfData", "-version"]
@@ -74,7 +84,12 @@ def test_an_engine_has_the_classes_that_were_kept(settings: Settings) -> None:
     assert keep_loaded_classes(settings) == archive
     assert archive.stat().st_mtime_ns == made_at, "it is made once"
 
-    told = f"{archive_options(settings)} -Xlog:class+load=info:stdout"
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--driver-java-options", told, "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "org.apache.spark.deploy.SparkSubmit source: shared objects file (top)" in done.stdout
+    # A class without a program: it is loaded, and that is all.
+    ours, of_delta = "org.apache.spark.deploy.SparkSubmit", "io.delta.sql.DeltaSparkSessionExtension"
+    conf = engine_conf(settings)
+    told = f"{conf['spark.driver.extraJavaOptions']} -Xlog:class+load=info:stdout"
+    found = ["--driver-class-path", conf["spark.driver.extraClassPath"], "--driver-java-options", told]
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), *found, "--class", of_delta, "spark-internal"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    for each in (ours, of_delta):
+        assert f"{each} source: shared objects file (top)" in done.stdout, each

@@ -5,10 +5,12 @@ import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from queue import SimpleQueue
 
 import dagster as dg
 import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+from waiting import PATIENCE
 
 from de_resources.event_log import SqliteEventLog
 
@@ -137,10 +139,6 @@ def test_a_fork_takes_no_open_index_with_it(tmp_path: Path) -> None:
     log = SqliteEventLog(str(tmp_path))
     assert log.all_asset_keys() == []
     index = str(tmp_path / "index.db")
-
-    def open_files() -> set[str]:
-        return {str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
-
     assert index in open_files(), "it is held open, or SQLite would tidy up behind every event"
     child = os.fork()
     if not child:
@@ -150,18 +148,51 @@ def test_a_fork_takes_no_open_index_with_it(tmp_path: Path) -> None:
     assert index not in open_files()
 
 
-def test_who_watches_the_file_of_a_run_sees_every_event(tmp_path: Path) -> None:
-    """As the UI does, which follows a run by the changes of its file."""
+def open_files() -> set[str]:
+    """What this process has open, by name."""
+    return {str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
+
+
+def test_who_watches_a_run_is_told_of_each_event_while_it_is_at_work(tmp_path: Path) -> None:
+    """As the UI does, by Dagster's own means and in a log of its own."""
+    seen = SimpleQueue[str]()
+
+    @dg.asset
+    def talking(context: dg.AssetExecutionContext) -> None:
+        with dg.DagsterInstance.local_temp(str(tmp_path), overrides=QUIET) as theirs:
+            theirs.watch_event_logs(context.run.run_id, None, lambda entry, _: seen.put(entry.message))
+            for said in ("one", "two", "three"):
+                context.instance.report_engine_event(said, context.run)
+                while seen.get(timeout=PATIENCE) != said:
+                    pass
+
     with dg.DagsterInstance.local_temp(str(tmp_path), overrides={**QUIET, **OWN}) as instance:
-        assert dg.materialize([orders], instance=instance, partition_key="2024-10-10").success
+        assert dg.materialize([talking], instance=instance).success, "it has heard all three, one after the other"
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["ends well", "fails"])
+def test_the_log_of_a_run_is_open_while_it_is_at_work_and_complete_in_one_file_after_it(
+    tmp_path: Path, fails: bool
+) -> None:
+    logs = tmp_path / "history" / "runs"
+    held: list[bool] = []
+
+    @dg.asset
+    def looking(context: dg.AssetExecutionContext) -> None:
+        held.append(str(logs / f"{context.run.run_id}.db") in open_files())
+        if fails:
+            raise RuntimeError("meant to fail")
+
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={**QUIET, **OWN}) as instance:
+        assert dg.materialize([looking], instance=instance, raise_on_error=False).success is not fails
         (run,) = instance.get_run_ids()
-        file = tmp_path / "history" / "runs" / f"{run}.db"
+        assert held == [True], "or SQLite would tidy up behind every event"
+        assert not {each for each in open_files() if run in each}
+        assert [each.name for each in logs.glob(f"{run}*")] == [f"{run}.db"]
         stored = instance.get_run_by_id(run)
         assert stored is not None
-        for said in ("one", "two", "three"):
-            before = file.read_bytes()
-            instance.report_engine_event(said, stored)
-            assert file.read_bytes() != before
+        instance.report_engine_event("after it", stored)
+        assert not {each for each in open_files() if run in each}
 
 
 @pytest.mark.pattern("aligned_fan_in")

@@ -1,0 +1,74 @@
+"""How engines and the broker are started: with a collector that works while they stand, unless the environment names one."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from de_resources.local.engine_conf import engine_conf
+from de_resources.local.java import java_executable
+from de_resources.local.kafka_server import KafkaService
+from de_resources.settings import Settings
+
+VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    return Settings.from_environment({"DE_HOME": str(tmp_path), "DE_JARS": os.environ["DE_JARS"]})
+
+
+def of_the_engine(settings: Settings) -> list[str]:
+    return shlex.split(engine_conf(settings)["spark.driver.extraJavaOptions"])
+
+
+def of_the_broker(settings: Settings) -> list[str]:
+    broker = KafkaService(settings)
+    formatted = broker.folder / "data" / "meta.properties"
+    formatted.parent.mkdir(parents=True)
+    formatted.touch()
+    command = broker.prepare({"client": 9092, "controller": 9093}).command
+    return [option for option in command if option.startswith("-XX")]
+
+
+def flags(options: list[str]) -> dict[str, str]:
+    """What a JVM that is started with the options says of its flags."""
+    command = [str(java_executable()), *options, "-XX:+PrintFlagsFinal", "-version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = (line.split() for line in done.stdout.splitlines() if "=" in line)
+    return {words[1]: words[3] for words in told if len(words) > 3}
+
+
+def test_an_engine_optimises_later_and_has_no_collector_beside_it(settings: Settings) -> None:
+    usual, own = flags([]), flags(of_the_engine(settings))
+    assert (own["UseParallelGC"], own["UseG1GC"]) == ("true", "false")
+    later = {
+        name: int(own[name]) / int(usual[name]) for name in usual if name.startswith("Tier4") and "Load" not in name
+    }
+    assert {name for name, times in later.items() if times == 10} >= {
+        "Tier4InvocationThreshold",
+        "Tier4MinInvocationThreshold",
+        "Tier4CompileThreshold",
+        "Tier4BackEdgeThreshold",
+    }
+    assert own["TieredStopAtLevel"] == "4", "a table of millions of rows needs the optimising compiler"
+
+
+def test_the_broker_does_without_the_optimising_compiler(settings: Settings) -> None:
+    own = flags(of_the_broker(settings))
+    assert (own["TieredStopAtLevel"], own["UseSerialGC"]) == ("1", "true")
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+@pytest.mark.parametrize("of", [of_the_engine, of_the_broker])
+def test_who_names_a_collector_keeps_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, variable: str, of: Callable[[Settings], list[str]]
+) -> None:
+    """A JVM that is told of two does not start."""
+    monkeypatch.setenv(variable, "-Dx=1 -XX:+UseG1GC")
+    assert flags(of(settings))["UseG1GC"] == "true"
