@@ -24,7 +24,7 @@ OPTIMISED_LATER = " ".join(f"-XX:Tier4{name}={usual * _LATER}" for name, usual i
 """What is called ten times as often as by Java's defaults gets the optimising compiler.
 
 Hundreds of plans, each a little different, call a few thousand times what is never called again: a quarter of an engine's CPU
-was this compiler's. Rows of a large table come in millions, and get there a tenth of a second later.
+was this compiler's. Rows of a large table come in millions, and soon get there.
 """
 
 
