@@ -102,6 +102,7 @@ def test_observing_costs_no_job_and_every_row_is_computed_once(shop: Shop, tmp_p
     plain, watched = definition(), definition(writer=OBSERVER)
     shop.seed("orders", rows, ORDER)
     jobs: dict[str, int] = {}
+    shop.run(plain, key=KEY)  # the first write of a table that was there has jobs of its own
     for name, each in {"plain": plain, "watched": watched}.items():
         seen.unlink(missing_ok=True)
         with counted_jobs(shop, name) as group:
