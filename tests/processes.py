@@ -1,11 +1,16 @@
 """What processes show of themselves, as the system sees it; workers come and go while one looks."""
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+_TESTS = Path(__file__).resolve().parent
+OWN_PROJECT = {"PYTHONPATH": os.pathsep.join(map(str, (_TESTS, _TESTS.parent)))}
+"""For an interpreter that a test starts: the tests' modules and the project that they lie in, whatever copy is installed."""
 
 
 def connections(process: psutil.Process) -> list[Any]:

@@ -22,6 +22,7 @@ import pytest
 from deltalake import write_deltalake
 from migration_walk import CHANGES, Walk
 from other_reader import rows_of
+from processes import OWN_PROJECT
 from waiting import PATIENCE
 from writer_process import DEADLINE, follow, materialise, wait_for
 
@@ -63,8 +64,7 @@ class Worker:
         output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the worker
         process = subprocess.Popen(
             [sys.executable, str(WORKER)],
-            # The project of these tests: what is installed may be another copy of it.
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, WORKER.parents[1:3]))},
+            env={**os.environ, **OWN_PROJECT},
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -21,6 +21,7 @@ from dagster._core.execution.api import execute_run
 from dagster_delta import LocalConfig
 from deltalake import DeltaTable, write_deltalake
 from instances import silent_instance
+from processes import OWN_PROJECT
 from waiting import waits
 
 from de_assets.partitions import daily, hourly
@@ -370,7 +371,7 @@ def test_a_killed_branch_leaves_the_other_and_the_retried_run_writes_it_alone(wo
     assert world.run().success
     world.land({"v1": "changed"})
     arguments = json.dumps({"root": str(world.root), "instance": world.instance.get_ref().to_dict()})
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[1:3]))}
+    environment = {**os.environ, **OWN_PROJECT}
     dead = subprocess.run([sys.executable, __file__, arguments], env=environment, timeout=300, check=False)
     assert dead.returncode == -signal.SIGKILL
     (died,) = [run.run_id for run in world.instance.get_runs() if run.status == dg.DagsterRunStatus.STARTED]

@@ -1,9 +1,10 @@
 """No test touches the developer's data, nor reads its calendar."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from processes import OWN_PROJECT
 
 from de_assets.calendar import DEFAULT, Calendar, CalendarOrigin
 from de_resources.settings import Settings
@@ -19,7 +20,7 @@ def test_what_conftest_modules_import_reads_no_home_but_the_tests_own(tmp_path: 
     done = subprocess.run(
         [sys.executable, "-c", IMPORT],
         cwd=TESTS,
-        env={"DE_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(map(str, (TESTS, TESTS.parent)))},
+        env={"DE_HOME": str(tmp_path), **OWN_PROJECT},
         capture_output=True,
         text=True,
         check=True,
