@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import pyarrow as pa
 import pyspark.sql.types as T
 from dagster_delta import WriteMode
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
+from seeding import seed
 
 from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.modes import write_table
@@ -207,8 +206,7 @@ class Walk:
         types = {f.name: f.type for f in self.migration.old}
         fields = [T.StructField("id", T.LongType()), T.StructField("day", T.DateType())]
         fields += [T.StructField(c, types[c]) for c in self.stored]
-        found = pa.Table.from_pylist(list(self.rows.values()), to_arrow_schema(T.StructType(fields), timezone="UTC"))
-        write_deltalake(self.table.uri, found, partition_by=list(self.table.partitioned_by))
+        seed(self.table.uri, self.rows.values(), T.StructType(fields), partitioned_by=self.table.partitioned_by)
 
     def write(self, side: str) -> None:
         """A row by code of the platform that knows one side only."""

@@ -7,14 +7,12 @@ from typing import Any
 
 import dagster as dg
 import pandera.pyspark as pa
-import pyarrow as arrow
 import pyspark.sql.types as T
 from dagster_delta import LocalConfig
-from deltalake import write_deltalake
 from other_reader import rows_of
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
+from seeding import seed
 
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.delta.log import TableLog
@@ -152,10 +150,10 @@ class Shop:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """A table that is there before, written without the engine: what a test does not ask about costs milliseconds."""
-        columns = to_arrow_schema(self.frame([], schema).schema, timezone="UTC")
-        found = arrow.Table.from_pylist([dict(zip(columns.names, row, strict=True)) for row in rows], schema=columns)
-        settings = dict(properties) if properties else None
-        write_deltalake(self.uri(name), found, partition_by=partitioned_by, mode="append", configuration=settings)
+        columns = self.frame([], schema).schema
+        named = (dict(zip(columns.names, row, strict=True)) for row in rows)
+        by = [partitioned_by] if partitioned_by else []
+        seed(self.uri(name), named, columns, partitioned_by=by, properties=properties)
 
     def run(
         self,

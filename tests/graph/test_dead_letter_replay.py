@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
+import pyspark.sql.types as T
 import pytest
-from deltalake import DeltaTable, write_deltalake
-from pyspark.sql.pandas.types import to_arrow_schema
+from deltalake import DeltaTable
+from seeding import seed
 from typer.testing import CliRunner, Result
 
 import de_assets.cli.dlq  # noqa: F401 - registers the commands
@@ -123,9 +123,8 @@ def aged_lake(blog: Blog) -> None:
     visit = {"visit_id": "v", "user_id": "u", "page": "p", "raw": "r", "source_file": "f"}
     visit |= {"event_time": HOURS[AGED], "landing_hour": HOURS[AGED]}
     for name, model, row in zip(BRONZE, (BronzeVisits, VisitsDeadLetter), (visit, letter), strict=True):
-        columns = [f for f in to_arrow_schema(Contract.of(model).struct_type(), timezone="UTC") if f.name not in NEW]
-        there = pa.Table.from_pylist([row], schema=pa.schema([column.with_nullable(True) for column in columns]))
-        write_deltalake(f"{blog.settings.lake_root}/{name}", there, partition_by="landing_hour")
+        columns = [T.StructField(f.name, f.dataType) for f in Contract.of(model).struct_type() if f.name not in NEW]
+        seed(f"{blog.settings.lake_root}/{name}", [row], T.StructType(columns), partitioned_by=["landing_hour"])
 
 
 def sound_line(blog: Blog) -> bytes:

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from instances import silent_instance
 from lineage_truth import problems
 from other_reader import rows_of
-from pyspark.sql.pandas.types import to_arrow_schema
+from seeding import seed
 
 from de_assets.automation.maintenance.publication import PUBLISH, ROLL_BACK, NoSuchPartition, publication_jobs
 from de_assets.contracts.visits import VisitsStream
@@ -78,8 +77,7 @@ class Live:
         rows += [{"error": "not understood", "append_time": at(0), "payload": b"no JSON"}] * broken
         placed = [{**row, "topic_partition": 0, "topic_offset": self.sent + n} for n, row in enumerate(rows)]
         self.sent += len(placed)
-        schema = to_arrow_schema(Contract.of(VisitsStream).struct_type(), timezone="UTC")
-        write_deltalake(str(self.root / "bronze/visits_stream"), pa.Table.from_pylist(placed, schema), mode="append")
+        seed(str(self.root / "bronze/visits_stream"), placed, Contract.of(VisitsStream).struct_type())
 
     @property
     def resources(self) -> dict[str, Any]:

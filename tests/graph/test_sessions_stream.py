@@ -67,7 +67,6 @@ class Blog:
         frame = self.engine.spark_session.createDataFrame(rows, RECORDS).coalesce(1)
         parsed = visits_stream.understood_or_explained(frame)
         path = self.root / "bronze" / "visits_stream"
-        path.mkdir(parents=True, exist_ok=True)
         write_deltalake(str(path), parsed.toArrow(), mode="append")
 
     @property

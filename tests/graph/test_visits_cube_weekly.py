@@ -63,7 +63,6 @@ class World:
         rows = [(*visit, visit[0].replace(minute=0)) for visit in self.visits]
         columns = dict(zip(SOURCE_COLUMNS.names, zip(*rows, strict=True), strict=True))
         path = self.root / "silver" / "visits_enriched"
-        path.mkdir(parents=True, exist_ok=True)
         table = pa.table(columns, schema=SOURCE_COLUMNS)
         write_deltalake(str(path), table, mode="overwrite", partition_by=["event_hour"])
 

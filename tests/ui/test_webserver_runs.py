@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
-from pyspark.sql.pandas.types import to_arrow_schema
+from deltalake import DeltaTable
+from seeding import seed
 from web_ui import LOCATION, METADATA, DagsterProcess, WebUI, entry, until
 
 from de_assets.contracts.visits import VisitsStream
@@ -206,7 +205,6 @@ def _land(bronze: Path, hours: Sequence[tuple[int, int]], page_of: Mapping[int, 
 
     `page_of` names other pages for some, by their number among the visits.
     """
-    schema = to_arrow_schema(Contract.of(VisitsStream).struct_type(), timezone="UTC")
     log = TableLog.open(str(bronze))
     known = sum(log.rows_by_partition().values()) if log else 0
     rows = []
@@ -222,7 +220,7 @@ def _land(bronze: Path, hours: Sequence[tuple[int, int]], page_of: Mapping[int, 
                 "event_time": viewed,
             }
             rows.append({**visit, **place, "append_time": taken, "payload": b"{}"})
-    write_deltalake(str(bronze), pa.Table.from_pylist(rows, schema), mode="append")
+    seed(str(bronze), rows, Contract.of(VisitsStream).struct_type())
 
 
 def _launch(web: WebUI, partition: str, *assets: str) -> str:

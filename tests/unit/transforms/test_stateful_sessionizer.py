@@ -71,7 +71,6 @@ class Stream:
     def come(self, *visits: Visit, referral: str | None = None, beside: Iterable[tuple[Any, ...]] = ()) -> None:
         rows = [*((v.user_id, v.at, v.visit_id, v.page, referral, v.at) for v in visits), *beside]
         columns = dict(zip(ARRIVED.names, zip(*rows, strict=True), strict=True))
-        (self.root / "visits").mkdir(parents=True, exist_ok=True)
         write_deltalake(str(self.root / "visits"), pa.table(columns, schema=ARRIVED), mode="append")
 
     def frame(self) -> DataFrame:
