@@ -6,24 +6,30 @@ has neither; judged rule by rule, a plan that costs minutes costs them each time
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-from uuid import uuid4
 
-from pyspark.sql import Column, DataFrame, Observation
+import pyspark.sql.types as T
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from de_checks.keys import Repeated, example_of, values_to_compare
+from de_checks.keys import Repeated, example_of, repeated_by_key
 from de_checks.violations import Count, count_by_key
 from de_resources.contract import Contract
 from de_resources.contract.rules import Rule
+from de_resources.engine.arrow_counts import FIGURES, MASK_BITS, arrow_counts
 from de_resources.sql.balanced import balanced
+from de_resources.sql.identifiers import identifier
 
-_BITS = 6
-_FIELDS = 10
-"""Counters of six bits, ten of them in a LONG: a key that comes more often than they can count is counted again."""
-_MOST = 2**_BITS - 1
+_FLAT = (
+    T.BinaryType,
+    T.BooleanType,
+    T.IntegralType,
+    T.DecimalType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
 
 
 @dataclass(frozen=True)
@@ -42,59 +48,47 @@ class Judged:
 def judge(frame: DataFrame, contract: Contract) -> Judged:
     """How many rows break each rule, and which keys come more than once (null is a value as any other). Changes nothing.
 
-    The frame is computed once, in two Spark jobs besides those of its own plan: rows are grouped by the key, and each group
-    carries the violations of its rows. A contract without a key, and a frame in which a key comes more than 63 times, is
-    computed once more, or counted without the key. `Repeated.example` is not masked.
+    The frame is computed once, in two Spark jobs besides those of its own plan: rows are brought together by the key, and a
+    Python worker per shuffle partition, which needs this package, counts both (`engine/arrow_counts`). It holds the distinct
+    keys of its share: a hundred million keys want more `spark.sql.shuffle.partitions` than the two of one machine. A contract
+    without a key, and one whose key only Spark can compare (fractions, nested values, text of a collation), is counted in a
+    pass for the rules and one for the key. `Repeated.example` is one of those keys, not masked.
     """
-    if not contract.key:
-        return Judged(count_by_key(frame, None, contract)[None], Repeated())
-    every, notable = (Observation(f"{name}_{uuid4().hex}") for name in ("judged", "notable"))
-    packs = [contract.rules[at : at + _FIELDS] for at in range(0, len(contract.rules), _FIELDS)]
-    grouped = _by_key(frame, contract.key, packs)
-    counted = grouped.observe(every, F.sum("times").alias("rows"), F.max("times").alias("most"))
-    # What is observed leaves the generated code: only the groups of which there is more to tell go on.
-    broken = (F.col(f"pack_{n}") != 0 for n in range(len(packs)))
-    told = counted.where(balanced(Column.__or__, [F.col("times") > 1, *broken]))
-    told.observe(notable, *_repeated(contract.key), *_violations(packs)).write.format("noop").mode("overwrite").save()
-    rows, figures = every.get, notable.get
-    repeated = Repeated(int(figures["keys"]), int(figures["in_rows"] or 0), figures["example"] or "")
-    if (rows["most"] or 0) > _MOST:
-        return Judged(count_by_key(frame, None, contract)[None], repeated)
-    return Judged(Count(int(rows["rows"] or 0), _by_rule(contract.rules, figures)), repeated)
+    if not contract.key or not all(_is_flat(frame.schema[name].dataType) for name in contract.key):
+        repeated = repeated_by_key(frame, None, contract.key).get(None) if contract.key else None
+        return Judged(count_by_key(frame, None, contract)[None], repeated or Repeated())
+    shares = _counts(frame, contract).collect()
+
+    def total(figure: str) -> int:
+        return sum(share[figure] for share in shares)
+
+    violations = {rule.name: total(f"rule_{n}") for n, rule in enumerate(contract.rules)}
+    example = min((share["example"] for share in shares if share["keys"]), default="")
+    return Judged(Count(total("rows"), violations), Repeated(total("keys"), total("in_rows"), example))
 
 
-def _by_key(frame: DataFrame, key: Sequence[str], packs: Sequence[Sequence[Rule]]) -> DataFrame:
-    """A row per value of the key: how often it comes, and the packed counters of its rows."""
-    own = [column.alias(f"key_{n}") for n, column in enumerate(values_to_compare(frame, key))]
-    narrow = frame.select(*own, *(_pack(pack).alias(f"pack_{n}") for n, pack in enumerate(packs)))
-    # A sum that leaves the LONG is that of a key which comes too often; it is not used.
-    sums = (F.try_sum(f"pack_{n}").alias(f"pack_{n}") for n in range(len(packs)))
-    by = [f"key_{n}" for n in range(len(own))]
-    grouped = narrow.groupBy(*by).agg(F.count(F.lit(1)).alias("times"), *sums)
-    return grouped.withColumns({f"pack_{n}": F.coalesce(f"pack_{n}", F.lit(-1)) for n in range(len(packs))})
+def _is_flat(kind: T.DataType) -> bool:
+    """Whether values are equal for Arrow just where they are for Spark."""
+    return isinstance(kind, _FLAT) or kind == T.StringType()
 
 
-def _pack(rules: Sequence[Rule]) -> Column:
-    fields = (F.when(F.expr(r.violated), F.lit(1 << _BITS * n)).otherwise(0) for n, r in enumerate(rules))
-    return balanced(Column.__add__, fields).cast("long")
+def _counts(frame: DataFrame, contract: Contract) -> DataFrame:
+    """The figures of each partition that has rows, with one of the keys that come more than once."""
+    key = [F.col(identifier(name)).alias(f"key_{n}") for n, name in enumerate(contract.key)]
+    own = [f"key_{n}" for n in range(len(key))]
+    rules = contract.rules
+    masks = [_mask(rules[at : at + MASK_BITS]).alias(f"mask_{at}") for at in range(0, len(rules), MASK_BITS)]
+    figures = [*FIGURES, *(f"rule_{n}" for n in range(len(rules)))]
+    told = T.StructType(
+        [T.StructField(at, frame.schema[name].dataType) for at, name in zip(own, contract.key, strict=True)]
+        + [T.StructField(figure, T.LongType()) for figure in figures]
+    )
+    together = frame.select(*key, *masks).repartition(*own)
+    counted = together.mapInArrow(arrow_counts(len(own), len(rules)), told)
+    return counted.select(*figures, example_of(contract.key).alias("example"))
 
 
-def _repeated(key: Sequence[str]) -> list[Column]:
-    several = F.col("times") > 1
-    return [
-        F.count_if(several).alias("keys"),
-        F.sum(F.when(several, F.col("times"))).alias("in_rows"),
-        F.min(F.when(several, example_of(key))).alias("example"),
-    ]
-
-
-def _violations(packs: Sequence[Sequence[Rule]]) -> list[Column]:
-    return [
-        F.sum(F.shiftright(f"pack_{p}", _BITS * n).bitwiseAND(_MOST)).alias(f"rule_{p * _FIELDS + n}")
-        for p, pack in enumerate(packs)
-        for n in range(len(pack))
-    ]
-
-
-def _by_rule(rules: Sequence[Rule], figures: Mapping[str, Any]) -> dict[str, int]:
-    return {rule.name: int(figures[f"rule_{n}"] or 0) for n, rule in enumerate(rules)}
+def _mask(rules: Sequence[Rule]) -> Column:
+    """A bit for each rule that the row breaks."""
+    bits = (F.when(F.expr(rule.violated), F.lit(1 << n)).otherwise(0).cast("long") for n, rule in enumerate(rules))
+    return balanced(Column.bitwiseOR, bits)

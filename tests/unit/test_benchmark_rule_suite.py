@@ -51,25 +51,25 @@ def test_what_is_broken_is_known_from_the_numbers_of_the_rows(spark: SparkSessio
 
 def test_who_miscounts_or_sees_another_rule_broken_ends_the_measuring() -> None:
     right = truth(ROWS)
-    asked({OURS: right, "cuallee": dict(reversed(right.items()))}).verify(ROWS, JOBS)
+    asked({OURS: right, "cuallee": dict(reversed(right.items()))}).verify(JOBS, right)
     without = {name: n for name, n in right.items() if name != KEY}
     for wrong in ({**right, KEY: 2}, {**right, "page_present": 1}, without):
         with pytest.raises(ResultsDiffer, match="cuallee"):
-            asked({OURS: right, "cuallee": wrong}).verify(ROWS, JOBS)
+            asked({OURS: right, "cuallee": wrong}).verify(JOBS, right)
 
 
 def test_pandera_counts_no_rows_but_keys() -> None:
     told = comparable("pandera", truth(100_000))
     assert told == {**dict.fromkeys(truth(100_000), 1), KEY: 10}
-    asked({"pandera": told}).verify(100_000, JOBS)
+    asked({"pandera": told}).verify(JOBS, truth(100_000))
     with pytest.raises(ResultsDiffer):
-        asked({"pandera": truth(100_000)}).verify(100_000, JOBS)
+        asked({"pandera": truth(100_000)}).verify(JOBS, truth(100_000))
 
 
 def test_more_jobs_than_promised_end_the_measuring() -> None:
     with pytest.raises(ResultsDiffer, match="jobs"):
-        asked({OURS: truth(ROWS)}, jobs=JOBS + 1).verify(ROWS, JOBS)
-    asked({OURS: truth(ROWS)}, jobs=JOBS + 1).verify(ROWS, JOBS + 1)
+        asked({OURS: truth(ROWS)}, jobs=JOBS + 1).verify(JOBS, truth(ROWS))
+    asked({OURS: truth(ROWS)}, jobs=JOBS + 1).verify(JOBS + 1, truth(ROWS))
     assert asked({}).note(OURS, "cuallee") == "Spark jobs: 2 and 5"
 
 
