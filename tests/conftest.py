@@ -73,7 +73,7 @@ def spark(engine: SparkEngine) -> SparkSession:
 
 @pytest.fixture
 def compiled_plans(spark: SparkSession) -> Iterator[None]:
-    """Plans are compiled meanwhile, as outside of tests: interpreted ones mistake local times of another zone."""
+    """Plans are compiled meanwhile, as outside of tests: local times of another zone are asked of what a person gets."""
     interpreted = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     for name, value in zip(interpreted, ("true", "FALLBACK"), strict=True):
         spark.conf.set(name, value)
