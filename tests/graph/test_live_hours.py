@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +83,12 @@ class Live:
         self.sent += len(placed)
         seed(str(self.root / "bronze/visits_stream"), placed, Contract.of(VisitsStream).struct_type())
 
-    @property
+    @cached_property
     def resources(self) -> dict[str, Any]:
+        """What the runs here ask for."""
         settings = Settings.from_environment({"DE_HOME": str(self.root.parent), "LAKE_ROOT": str(self.root)})
-        return resources(settings, self.engine)
+        every = resources(settings, self.engine)
+        return {name: every[name] for name in ("io_manager", "lake", "spark")}
 
     def follow(self, *only: dg.AssetsDefinition) -> dict[str, dg.AssetCheckEvaluation]:
         """A run of the hours and of who counts them, or of these only; the verdicts on the hours."""
