@@ -230,6 +230,17 @@ def _vacuum_the_stage_around_the_platform(world: World) -> None:
     assert world.files_gone(D1) == [(False, dg.IntMetadataValue(1))]
 
 
+def test_a_foreign_vacuum_of_the_readers_table_removes_nothing_that_is_staged_or_published(world: World) -> None:
+    world.land({D1: [1.0], D2: [2.0]})
+    world.land({D1: [-1.0], D2: [3.0]})
+    vacuum_around(world, world.table.uri)
+    assert world.amounts() == [(D1, 1.0), (D2, 3.0)]
+    world.decide(PUBLISH)
+    world.decide(ROLL_BACK)
+    world.decide(ROLL_BACK, partition=D2)
+    assert world.amounts() == [(D1, 1.0), (D2, 2.0)], "also what was published before"
+
+
 def vacuum_without_an_engine(stage: DeltaTable) -> None:
     """What the same person does in Python."""
     stage.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)

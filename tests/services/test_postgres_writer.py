@@ -22,14 +22,13 @@ import pyspark.sql.types as T
 import pytest
 from dagster_delta import LocalConfig
 from pyspark.sql import DataFrame
-from seeding import seed
 from waiting import PATIENCE
 
 from de_assets.automation.maintenance.publication import AUDITED, PUBLISH, publication_jobs
 from de_assets.contracts.traffic import VisitsCubeDaily
 from de_assets.dataset import dataset
 from de_assets.partitions import daily
-from de_assets.serving.daily_traffic import LOAD, served_traffic
+from de_assets.serving.daily_traffic import BY_COUNTRY, LOAD, TOTAL, served_traffic
 from de_checks.publication import publication_check
 from de_resources.contract import Contract
 from de_resources.delta.io_manager import SparkDeltaIOManager
@@ -292,15 +291,15 @@ def test_a_day_that_an_audit_holds_is_not_served_until_a_person_publishes_it(
     good, bad = daily.get_partition_keys()[:2]
     newsroom = _Newsroom(tmp_path)
     try:
-        newsroom.counted_before({good: (5, 0), bad: (3, 0)})
+        newsroom.served_before({good: 5, bad: 3})
         # So many robots that the day is held; its neighbour of the same run goes on.
         newsroom.count({good: (6, 1), bad: (14, 9)})
-        assert newsroom.served() == [(good, 6, 1)]
-        # Who serves the day all the same, serves what readers of the table see.
-        newsroom.serve(bad)
+        assert newsroom.served() == [(good, 6, 1), (bad, 3, 0)]
+        # Nor is it served by who asks for the day alone.
+        assert not newsroom.serve(bad)
         assert newsroom.served() == [(good, 6, 1), (bad, 3, 0)]
         newsroom.publish(bad)
-        newsroom.serve(bad)
+        assert newsroom.serve(bad)
         assert newsroom.served() == [(good, 6, 1), (bad, 14, 9)]
     finally:
         close_connections()
@@ -308,8 +307,6 @@ def test_a_day_that_an_audit_holds_is_not_served_until_a_person_publishes_it(
 
 class _Newsroom:
     """Gold as a test counts it, audited; what is served from it; and a person who decides."""
-
-    columns = Contract.of(VisitsCubeDaily).struct_type()
 
     def __init__(self, root: Path) -> None:
         storage: dict[str, Any] = {"root_uri": str(root), "storage_options": LocalConfig(), "spark": SparkEngine()}
@@ -332,21 +329,21 @@ class _Newsroom:
         @dg.asset(**declared, partitions_def=daily, backfill_policy=dg.BackfillPolicy.single_run())
         def cube() -> DataFrame:
             keys = dg.AssetExecutionContext.get().partition_keys
-            totals = self._totals({day: found for day, found in self.figures.items() if day in keys})
-            return SparkEngine().spark_session.createDataFrame(totals, self.columns)
+            totals = [
+                (date.fromisoformat(day), 7, None, None, None, visits, 1, robots)
+                for day, (visits, robots) in self.figures.items()
+                if day in keys
+            ]
+            return SparkEngine().spark_session.createDataFrame(totals, Contract.of(VisitsCubeDaily).struct_type())
 
         return cube
 
-    def _totals(self, figures: Mapping[str, tuple[int, int]]) -> list[tuple[Any, ...]]:
-        return [
-            (date.fromisoformat(day), 7, None, None, None, visits, 1, robots)
-            for day, (visits, robots) in figures.items()
-        ]
-
-    def counted_before(self, figures: Mapping[str, tuple[int, int]]) -> None:
-        """Visits and robots of these days were there before anybody audited them, and are not served yet."""
-        rows = [dict(zip(self.columns.names, row, strict=True)) for row in self._totals(figures)]
-        seed(f"{self.lake.root_uri}/gold/visits_cube_daily", rows, self.columns, partitioned_by=["event_date"])
+    @staticmethod
+    def served_before(visits: Mapping[str, int]) -> None:
+        """Visits of these days are served already."""
+        for day in map(date.fromisoformat, visits):
+            totals = [{"event_date": day, "visits": visits[str(day)], "users": 1, "bot_visits": 0}]
+            write_slice(PostgresDatabase(), Load(LOAD, "before", 1), day, {TOTAL: totals, BY_COUNTRY: []})
 
     def count(self, figures: Mapping[str, tuple[int, int]]) -> None:
         """Visits and robots of these days, in one run with what follows."""
@@ -354,13 +351,13 @@ class _Newsroom:
         first, last = min(figures), max(figures)
         self._run({"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last})
 
-    def serve(self, day: str) -> None:
-        """Serve a day once more."""
+    def serve(self, day: str) -> bool:
+        """Serve a day once more; whether that was done."""
         chosen = dg.AssetSelection.assets(*served_traffic.keys)
-        self._run({"dagster/asset_partition_range_start": day, "dagster/asset_partition_range_end": day}, chosen)
+        return self._run({"dagster/asset_partition_range_start": day, "dagster/asset_partition_range_end": day}, chosen)
 
-    def _run(self, tags: Mapping[str, str], chosen: Any = None) -> None:
-        dg.materialize(
+    def _run(self, tags: Mapping[str, str], chosen: Any = None) -> bool:
+        done = dg.materialize(
             self.everything,
             instance=self.instance,
             resources=self.resources,
@@ -368,6 +365,7 @@ class _Newsroom:
             selection=chosen,
             raise_on_error=False,
         )
+        return done.success
 
     def publish(self, day: str) -> None:
         """Decide that it was a false alarm."""
