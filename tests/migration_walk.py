@@ -25,6 +25,7 @@ import pyspark.sql.types as T
 from dagster_delta import WriteMode
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from seeding import seed
 
 from de_resources.delta.table import CommitInfo, Table
@@ -151,7 +152,8 @@ class Walk:
     def take(self, name: str) -> StepResult:
         """One step, on table and dictionary alike. Before the old or new columns go, what lies around is filled."""
         before = self.migrator.progress().phase
-        if self.migration.new and (name, before) in (("contract", Phase.MIGRATED), ("rollback", Phase.EXPANDED)):
+        drops = (name, before) in (("contract", Phase.MIGRATED), ("rollback", Phase.EXPANDED))
+        if drops and any(self.of_sides(row) != {c: row[c] for c in self.stored} for row in self.rows.values()):
             self.migrator.backfill()
             self.fill()
         if name in ("contract", "rollback"):
@@ -198,15 +200,18 @@ class Walk:
 
     # Writers.
 
-    def begin_with(self, rows: int) -> None:
-        """So many rows of the old columns are there before; written without the engine."""
-        self.stored = self.migration.old_names
+    def begin_with(self, rows: int, phase: Phase = Phase.NOT_STARTED) -> None:
+        """So many rows are there before, in a table that has got so far forward; written without the engine."""
+        old, new = self.migration.old_names, self.migration.new_names
+        self.stored = old if phase is Phase.NOT_STARTED else (*old, *new)
         for n in range(rows):
-            self.added(n, self.change.row(n))
-        types = {f.name: f.type for f in self.migration.old}
-        fields = [T.StructField("id", T.LongType()), T.StructField("day", T.DateType())]
-        fields += [T.StructField(c, types[c]) for c in self.stored]
-        seed(self.table.uri, self.rows.values(), T.StructType(fields), partitioned_by=self.table.partitioned_by)
+            given = self.change.row(n)
+            self.added(n, self.of_sides(given) if phase is Phase.MIGRATED else {c: given.get(c) for c in self.stored})
+        uri, by = self.table.uri, self.table.partitioned_by
+        seed(uri, self.rows.values(), self.columns(self.stored), partitioned_by=by)
+        if phase is not Phase.NOT_STARTED:
+            said = {self.migration.property_name: str(phase)}
+            DeltaTable(uri).alter.set_table_properties(said, raise_if_not_exists=False)
 
     def write(self, side: str) -> None:
         """A row by code of the platform that knows one side only."""
@@ -239,10 +244,13 @@ class Walk:
         self.rows[n], self.written[n] = dict(row), dict(row)
 
     def frame(self, n: int, given: Row) -> DataFrame:
+        return self.session.createDataFrame([(n, DAYS[n % 2], *given.values())], self.columns(given))
+
+    def columns(self, names: Iterable[str]) -> T.StructType:
+        """Of a row that says these of the columns that change."""
         types = {f.name: f.type for f in (*self.migration.old, *self.migration.new)}
         fields = [T.StructField("id", T.LongType()), T.StructField("day", T.DateType())]
-        fields += [T.StructField(c, types[c]) for c in given]
-        return self.session.createDataFrame([(n, DAYS[n % 2], *given.values())], T.StructType(fields))
+        return T.StructType(fields + [T.StructField(c, types[c]) for c in names])
 
     # Readers.
 
@@ -259,15 +267,17 @@ class Walk:
         assert found.num_rows == len(self.rows)
 
     def compare_sides(self) -> None:
-        """What readers of either side are shown, in whatever phase the table is."""
+        """What readers of either side are shown, in whatever phase the table is; both are asked at once."""
         expected = {n: self.of_both(row) for n, row in self.rows.items()}
-        for shown, names in (
-            (self.migration.as_old, self.migration.old_names),
-            (self.migration.as_new, self.migration.new_names),
-        ):
-            frame = shown(self.table.read(self.session)).select("id", *names)
-            got = {row["id"]: row.asDict(recursive=True) for row in frame.collect()}
-            assert got == {n: {"id": n, **{c: row[c] for c in names}} for n, row in expected.items()}
+        table, m = self.table.read(self.session), self.migration
+        sides = {"old": (m.as_old, m.old_names), "new": (m.as_new, m.new_names)}
+        old, new = (
+            shown(table).select("id", F.lit(side).alias("side"), *names) for side, (shown, names) in sides.items()
+        )
+        rows = [row.asDict(recursive=True) for row in old.unionByName(new, allowMissingColumns=True).collect()]
+        for side, (_, names) in sides.items():
+            got = {row["id"]: {c: row[c] for c in names} for row in rows if row["side"] == side}
+            assert got == {n: {c: row[c] for c in names} for n, row in expected.items()}
 
     def of_both(self, row: Row) -> Row:
         """What either side's reader is shown."""

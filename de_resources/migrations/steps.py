@@ -157,12 +157,14 @@ class Migrator:
             raise self._wrong(
                 "migrate", phase, "take the step `expand` first" if phase is Phase.NOT_STARTED else "it is over"
             )
-        pending = measure(self.session, self.table, self.migration).pending_in
-        for values in pending[:at_most]:
+        found = measure(self.session, self.table, self.migration)
+        pending = found.pending_in[:at_most]
+        for values in pending:
             insist(partial(self._fill, values), _ATTEMPTS)
             crash_point("after_commit", self.table.name)
-        commits = len(pending[:at_most])
-        found = measure(self.session, self.table, self.migration)
+        commits = len(pending)
+        if commits:  # writers had their turns meanwhile
+            found = measure(self.session, self.table, self.migration)
         if found.pending:
             left = len(found.pending_in)
             return StepResult(
@@ -188,10 +190,11 @@ class Migrator:
                 return StepResult(phase, "The old columns are gone already.")
             if phase is not Phase.MIGRATED:
                 raise self._wrong("contract", phase, "take the steps `expand` and `migrate` first")
+            self._require_unread(self.migration.old_names, readers)
             found = self._require_agreement()
             if found.losing and not accept_loss:
                 raise WouldLose(self.table.name, self.migration, found.losing)
-            self._drop(self.migration.old_names, readers, found)
+            self._drop(self.migration.old_names, found)
         return StepResult(Phase.CONTRACTED, f"{', '.join(self.migration.old_names)} are dropped.", measured=found)
 
     def rollback(self, readers: Sequence[ColumnReader] = ()) -> StepResult:
@@ -214,7 +217,8 @@ class Migrator:
                 return StepResult(Phase.EXPANDED, "The table stores both sides, as before.")
             elif self.migration.new:
                 # Old rows that were not filled yet lose nothing; what only the new side says would be lost.
-                self._drop(self.migration.new_names, readers, self._require_agreement(both=False))
+                self._require_unread(self.migration.new_names, readers)
+                self._drop(self.migration.new_names, self._require_agreement(both=False))
             self._forget()
         return StepResult(Phase.NOT_STARTED, "The table is as it was before the expansion.")
 
@@ -271,9 +275,11 @@ class Migrator:
             crash_point("before_commit", self.table.name)
             self._run(f"UPDATE {self.table.sql} SET {assignments} WHERE {' AND '.join(where)}")
 
-    def _drop(self, columns: Sequence[str], readers: Sequence[ColumnReader], found: MeasuredSides) -> None:
+    def _require_unread(self, columns: Sequence[str], readers: Sequence[ColumnReader]) -> None:
         if readers:
             raise StillRead(self.table.name, columns, readers)
+
+    def _drop(self, columns: Sequence[str], found: MeasuredSides) -> None:
         if self._log().version != found.version:
             raise Unfit(self.table.name, self.migration.name, "somebody wrote around the platform meanwhile. Try again")
         alter = f"ALTER TABLE {self.table.sql}"

@@ -32,6 +32,7 @@ from de_resources.delta.write import full_disk
 from de_resources.delta.write.crash_points import POINTS as ALL_POINTS
 from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.lock import commit_lock
+from de_resources.migrations.progress import Phase
 from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.faults
@@ -207,53 +208,93 @@ def test_killed_around_a_publication_readers_see_one_of_the_two_and_the_rerun_pu
     assert live(tmp_path, "audited") == NEW
 
 
-# A step of a migration, where it dies, what is then stored, and by which step a person goes on.
+# How far a migration is, the steps after that of which the last one dies, and where; what is then stored, and by which step a
+# person goes on.
 HALF_WAY = {
-    "columns added, the phase not said": (["expand"], "before_switch", "both", "expand"),
-    "one partition of two filled": (["expand", "migrate"], "after_commit", "both", "migrate"),
-    "names mapped, no column dropped": (["expand", "migrate", "contract"], "before_commit", "both", "contract"),
-    "column dropped, names still mapped": (["expand", "migrate", "contract"], "after_commit", "new", "contract"),
+    "columns added, the phase not said": (Phase.NOT_STARTED, ["expand"], "before_switch", "both", "expand"),
+    "one partition of two filled": (Phase.EXPANDED, ["migrate"], "after_commit", "both", "migrate"),
+    "names mapped, no column dropped": (Phase.MIGRATED, ["contract"], "before_commit", "both", "contract"),
+    "column dropped, names still mapped": (Phase.MIGRATED, ["contract"], "after_commit", "new", "contract"),
     "phase taken back, no column added": (
-        ["expand", "migrate", "contract", "rollback"],
+        Phase.MIGRATED,
+        ["contract", "rollback"],
         "before_switch",
         "new",
         "rollback",
     ),
     "old column added and still empty": (
-        ["expand", "migrate", "contract", "rollback"],
+        Phase.MIGRATED,
+        ["contract", "rollback"],
         "after_switch",
         "both",
         "migrate",
     ),
-    "new column dropped, names still mapped": (["expand", "rollback"], "after_commit", "old", "rollback"),
+    "new column dropped, names still mapped": (Phase.EXPANDED, ["rollback"], "after_commit", "old", "rollback"),
 }
 
 
 @pytest.mark.pattern("schema_migrator")
-@pytest.mark.parametrize(("steps", "point", "stored", "again"), HALF_WAY.values(), ids=HALF_WAY)
+@pytest.mark.parametrize(("phase", "steps", "point", "stored", "again"), HALF_WAY.values(), ids=HALF_WAY)
 def test_a_step_of_a_migration_killed_half_way_harms_nobody_and_is_taken_again(
-    worker: Worker, engine: SparkEngine, tmp_path: Path, steps: list[str], point: str, stored: str, again: str
+    worker: Worker,
+    engine: SparkEngine,
+    tmp_path: Path,
+    phase: Phase,
+    steps: list[str],
+    point: str,
+    stored: str,
+    again: str,
 ) -> None:
-    """Who knows either side reads every row and writes one in the table as it was left."""
     walk = Walk(engine.spark_session, tmp_path, CHANGES["retype"])
-    old, new = walk.migration.old_names, walk.migration.new_names
-    walk.begin_with(2)
+    walk.begin_with(2, phase)
     *done, dying = steps
     for step in done:
         walk.take(step)
-    work = {"root": str(tmp_path), "migrate": ["retype", dying]}
+    _die_half_way(worker, walk, dying, point)
+    _use(walk, stored)
+    walk.take(again)
+    if again == "expand":
+        walk.take("migrate")
+    walk.compare_stored()
+    assert not _maps_names(walk)
+
+
+@pytest.mark.pattern("schema_migrator")
+def test_columns_become_a_struct_and_come_back_though_the_step_that_drops_them_dies(
+    worker: Worker, engine: SparkEngine, tmp_path: Path
+) -> None:
+    """Of two days each has rows of one side only once: before the columns are filled, or when they come back."""
+    walk = Walk(engine.spark_session, tmp_path, CHANGES["nest"])
+    walk.begin_with(1)
+    walk.take("expand")
+    walk.write("new")
+    walk.take("migrate")
+    _die_half_way(worker, walk, "contract", "after_commit")
+    _use(walk, "new")
+    walk.take("contract")
+    walk.compare_stored()
+    assert not _maps_names(walk)
+    walk.take("rollback")
+    walk.compare_stored()
+
+
+def _die_half_way(worker: Worker, walk: Walk, step: str, point: str) -> None:
+    kind = next(kind for kind, change in CHANGES.items() if change is walk.change)
+    work = {"root": str(walk.folder), "migrate": [kind, step]}
     assert worker.do(work, DE_KILL_AT=point) == -signal.SIGKILL, worker.told()[-3000:]
 
-    walk.compare_sides()
+
+def _use(walk: Walk, stored: str) -> None:
+    """Who knows either side writes a row in the table as it was left, which stores so much, and reads every row."""
+    old, new = walk.migration.old_names, walk.migration.new_names
     walk.stored = {"old": old, "both": (*old, *new), "new": new}[stored]
     for side in ("old", "new"):
         walk.write(side)
     walk.compare_sides()
-    walk.take(again)
-    if again == "expand":
-        walk.take("migrate")
-    walk.compare()
-    assert walk.table.properties_now().get("delta.columnMapping.mode", "none") == "none"
+
+
+def _maps_names(walk: Walk) -> bool:
+    return walk.table.properties_now().get("delta.columnMapping.mode", "none") != "none"
 
 
 @pytest.mark.pattern("data_overwrite")

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,22 @@ import pytest
 from deltalake import DeltaTable
 from instances import silent_instance
 from lineage_truth import problems
-from other_reader import rows_of
 from seeding import seed
 
 from de_assets.automation.maintenance.publication import PUBLISH, ROLL_BACK, NoSuchPartition, publication_jobs
 from de_assets.contracts.visits import VisitsStream
-from de_assets.gold.traffic_live import checks as traffic_checks
 from de_assets.gold.traffic_live import traffic_live
 from de_assets.partitions import CALENDAR
 from de_assets.resources import resources
-from de_assets.silver.visits_live_hours import FEW, checks, visits_live_hours
-from de_checks.publication import NAME
+from de_assets.silver.visits_live_hours import FEW, visits_live_hours
+from de_checks.contract import contract_check
+from de_checks.publication import NAME, publication_check
 from de_resources.contract import Contract
-from de_resources.delta.publish.decisions import NoReason, waiting
+from de_resources.delta.publish.decisions import waiting
+from de_resources.delta.publish.staging import staging_of
 from de_resources.delta.read_versions import version_read
 from de_resources.delta.table import Table
+from de_resources.delta.write import crash_points
 from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 
@@ -37,6 +39,8 @@ pytestmark = pytest.mark.pattern("audit_write_audit_publish")
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 ASSET = "silver/visits_live_hours"
 BRONZE = dg.AssetSpec(["bronze", "visits_stream"])
+CHECKS = [publication_check(visits_live_hours), contract_check(traffic_live)]
+"""Those whose verdict is looked at here."""
 
 
 def at(hour: int, minute: int = 0) -> datetime:
@@ -79,15 +83,17 @@ class Live:
         self.sent += len(placed)
         seed(str(self.root / "bronze/visits_stream"), placed, Contract.of(VisitsStream).struct_type())
 
-    @property
+    @cached_property
     def resources(self) -> dict[str, Any]:
+        """What the runs here ask for."""
         settings = Settings.from_environment({"DE_HOME": str(self.root.parent), "LAKE_ROOT": str(self.root)})
-        return resources(settings, self.engine)
+        every = resources(settings, self.engine)
+        return {name: every[name] for name in ("io_manager", "lake", "spark")}
 
     def follow(self, *only: dg.AssetsDefinition) -> dict[str, dg.AssetCheckEvaluation]:
         """A run of the hours and of who counts them, or of these only; the verdicts on the hours."""
         result = dg.materialize(
-            [BRONZE, visits_live_hours, traffic_live, *checks, *traffic_checks],
+            [BRONZE, visits_live_hours, traffic_live, *CHECKS],
             instance=self.instance,
             resources=self.resources,
             run_config=QUIET,
@@ -117,17 +123,22 @@ class Live:
         except dg.DagsterError as error:
             raise error.__cause__ or error from None
 
-    def hours(self) -> dict[str, list[str]]:
-        """The visits that readers see, by hour; who has no engine sees the same."""
+    def hours(self, *, engine: bool = False) -> dict[str, list[str]]:
+        """The visits that readers see, by hour: without an engine, or by it."""
+        if engine:
+            rows = self.engine.spark_session.read.format("delta").load(self.table.uri).collect()
+            found = [(row.event_hour.replace(tzinfo=UTC), row.visit_id) for row in rows]
+        else:
+            table = DeltaTable(self.table.uri).to_pyarrow_table(columns=["event_hour", "visit_id"])
+            found = [(row["event_hour"], row["visit_id"]) for row in table.to_pylist()]
         seen: dict[str, list[str]] = defaultdict(list)
-        for row in self.engine.spark_session.read.format("delta").load(self.table.uri).collect():
-            seen[row.event_hour.replace(tzinfo=UTC).strftime("%Y-%m-%d-%H:%M")].append(row.visit_id)
-        assert len(rows_of(self.table.uri)) == sum(map(len, seen.values()))
+        for hour, visit in found:
+            seen[hour.strftime("%Y-%m-%d-%H:%M")].append(visit)
         return {each: sorted(ids) for each, ids in sorted(seen.items())}
 
     def traffic(self) -> list[tuple[str, int, int]]:
-        rows = self.engine.spark_session.read.format("delta").load(str(self.root / "gold/traffic_live")).collect()
-        return sorted((row.event_hour.strftime("%Y-%m-%d-%H:%M"), row.visits, row.users) for row in rows)
+        rows = DeltaTable(str(self.root / "gold/traffic_live")).to_pyarrow_table().to_pylist()
+        return sorted((row["event_hour"].strftime("%Y-%m-%d-%H:%M"), row["visits"], row["users"]) for row in rows)
 
     @property
     def table(self) -> Table:
@@ -163,28 +174,46 @@ def test_a_bad_hour_is_held_while_others_are_counted_and_a_person_decides_about_
     assert f"| {key(1)}, share of copies | passed |" in str(told["audits"])
     assert live.version_read() == DeltaTable(str(live.root / "bronze/visits_stream")).version()
 
+    staged = _die_before_the_next_hour_is_shown(live)
     # The next runs go on, and the verdict tells of what waits as long as it waits.
-    live.land(Visit("h", at(4, 40)))
     again = live.follow(visits_live_hours)[f"visits_live_hours/{NAME}"]
     assert live.version_read() == DeltaTable(str(live.root / "bronze/visits_stream")).version()
     assert (again.passed, again.metadata["shown"].value, again.metadata["held"].value) == (False, key(3), key(2))
     assert f"| {key(2)}, share dated in the future | fail |" in str(again.metadata["audits"].value)
     assert [held.key for held in waiting(live.table)] == [key(2)]
+    assert DeltaTable(live.table.uri).version() == 2, "two hours were shown, each once"
+    assert DeltaTable(staging_of(live.table).uri).version() == staged, "and what was staged is staged once"
 
-    with pytest.raises(NoReason):
-        live.decide(PUBLISH, key(2), reason=" ")
     with pytest.raises(NoSuchPartition, match="has no window"):
         live.decide(PUBLISH, "2024-13-01-00:00")
     (output,) = (e for e in live.decide(PUBLISH, key(2)).events_for_node("publish_one") if e.is_successful_output)
     assert output.step_output_data.metadata["publication/bytes_written"].value == 0
     ahead = sorted(visit.id for visit in MANY)
-    assert live.hours() == {key(1): ["a", "a", "b", "e", "f", "g"], key(2): ahead, key(3): ["d"]}
+    shown = {key(1): ["a", "a", "b", "e", "f", "g"], key(2): ahead, key(3): ["d"]}
+    assert live.hours() == live.hours(engine=True) == shown
     newest = _newest_verdict(live)
     assert (newest.passed, newest.metadata["held"].value, waiting(live.table)) == (True, "none", [])
     counted = live.follow(traffic_live)
     assert live.traffic() == [(key(1), 5, 2), (key(2), FEW, 1), (key(3), 1, 1)]
     assert counted["traffic_live/rows_meet_contract"].passed
     assert problems(live.instance, definitions)["gold/traffic_live"] == {}
+
+
+def _die_before_the_next_hour_is_shown(live: Live) -> int:
+    """A run has staged and judged another hour when it dies: readers see nothing of it. The version of what it has staged."""
+
+    def die(_: str) -> None:
+        raise RuntimeError("killed")
+
+    before = live.hours()
+    live.land(Visit("h", at(4, 40)))
+    with crash_points.at("before_switch", die), pytest.raises(Exception, match="killed"):
+        live.follow(visits_live_hours)
+    assert live.hours() == before
+    staged = DeltaTable(staging_of(live.table).uri)
+    ids = staged.to_pyarrow_table(columns=["visit_id"])["visit_id"].to_pylist()
+    assert sorted(ids) == sorted(["a", "a", "b", "e", "f", "g", *(visit.id for visit in MANY), "d", "h"])
+    return staged.version()
 
 
 def test_a_late_visit_has_its_hour_judged_again_and_the_hour_is_taken_back(live: Live) -> None:

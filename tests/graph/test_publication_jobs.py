@@ -41,7 +41,7 @@ from de_resources.spark import SparkEngine
 pytestmark = pytest.mark.pattern("audit_write_audit_publish")
 
 DAYS = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-06")
-D1, D2 = "2024-01-01", "2024-01-02"
+D1, D2, D3 = "2024-01-01", "2024-01-02", "2024-01-03"
 ORDERS_KEY = dg.AssetKey(["silver", "orders"])
 
 
@@ -74,6 +74,27 @@ class World(Shop):
     def land(self, amounts: Mapping[str, Sequence[float]]) -> None:
         """Run these days as one range."""
         self.run(self.orders(amounts), keys=(min(amounts), max(amounts)))
+
+    def passes(self, amounts: Mapping[str, Sequence[float]]) -> bool:
+        """Run these days as one range, with the check; whether what is downstream goes on."""
+        definition = self.orders(amounts)
+        done = dg.materialize(
+            [definition, publication_check(definition)],
+            instance=self.instance,
+            resources={"io_manager": self.manager, "lake": self.lake},
+            tags={
+                "dagster/asset_partition_range_start": min(amounts),
+                "dagster/asset_partition_range_end": max(amounts),
+            },
+            raise_on_error=False,
+        )
+        return done.success
+
+    def files_gone(self, day: str) -> list[tuple[bool, Any]]:
+        """Whether the check passes a day, and of how many files it tells that they are gone."""
+        definition = self.orders({})
+        found = self.judged(publication_check(definition), definition, day)
+        return [(each.passed, each.metadata.get("files_gone")) for each in found]
 
     def decide(self, job: str, partition: str = D1, reason: str = "looked at it", **config: Any) -> dict[str, Any]:
         """Run the job; the metadata of its output."""
@@ -145,32 +166,41 @@ def test_a_false_alarm_is_published_with_its_reason_and_taken_back_again(world: 
 
 
 @pytest.mark.red_check("is_published")
-def test_a_day_that_was_held_is_mended_at_its_source_or_published_by_a_person_though_two_do_it_at_once(
+def test_held_days_are_mended_or_published_and_what_is_shown_survives_maintenance_and_a_foreign_vacuum_is_seen(
     world: World,
 ) -> None:
-    def judged(amounts: Mapping[str, Sequence[float]]) -> bool:
-        definition = world.orders(amounts)
-        done = dg.materialize(
-            [definition, publication_check(definition)],
-            instance=world.instance,
-            resources={"io_manager": world.manager, "lake": world.lake},
-            tags={
-                "dagster/asset_partition_range_start": min(amounts),
-                "dagster/asset_partition_range_end": max(amounts),
-            },
-            raise_on_error=False,
-        )
-        return done.success
-
-    assert not judged({D1: [-1.0], D2: [-2.0]}), "held, and what is downstream waits"
-    assert judged({D1: [1.0]}), "mended at the source"
-    assert world.amounts() == [(D1, 1.0)]
-    _publish_by_two_at_once(world, D2)
-    assert world.amounts() == [(D1, 1.0), (D2, -2.0)]
+    """The life of some days: `D1` is always good, `D2` was shown and is held then, of `D3` nobody has seen anything."""
+    assert world.passes({D1: [1.0], D2: [2.0]})
+    assert not world.passes({D1: [5.0, 6.0], D2: [-2.0], D3: [-3.0]}), "held, and what is downstream waits"
+    _maintain_and_roll_back(world)
+    _publish_by_two_at_once(world, D3)
+    assert world.amounts() == [(D1, 5.0), (D1, 6.0), (D2, 2.0), (D3, -3.0)]
     key = dg.AssetCheckKey(ORDERS_KEY, NAME)
     (record,) = world.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
     assert record.evaluation is not None
     assert record.evaluation.passed
+    _vacuum_the_stage_around_the_platform(world)
+    assert world.passes({D1: [7.0], D2: [4.0]}), "mended at their source, what is gone and what was held"
+    assert world.files_gone(D1) == [(True, None)]
+    assert world.amounts() == [(D1, 7.0), (D2, 4.0), (D3, -3.0)]
+
+
+def _maintain_and_roll_back(world: World) -> None:
+    stamp = CommitInfo("silver.orders", "maintenance", "all", "m", "m", "m/1")
+    # Old files that were given up just now: the retention is counted from then.
+    long_ago = time.time() - timedelta(days=30).total_seconds()
+    for file in Path(world.uri("orders"), "_staged").rglob("*.parquet"):
+        os.utime(file, (long_ago, long_ago))
+    maintain(world.spark, world.table, stamp, query_runs=0)
+    world.decide(ROLL_BACK)
+    assert world.amounts() == [(D1, 1.0), (D2, 2.0)]
+    world.decide(ROLL_BACK, version=2)
+    assert world.amounts() == [(D1, 5.0), (D1, 6.0), (D2, 2.0)]
+    maintain(world.spark, world.table, stamp, retention=timedelta(), override=OVERRIDE, query_runs=0)
+    # Beyond the retention only what nobody sees and nothing waits for is gone, and a rollback to it says so.
+    assert world.amounts() == [(D1, 5.0), (D1, 6.0), (D2, 2.0)]
+    with pytest.raises(StagedGone, match="were vacuumed"):
+        world.decide(ROLL_BACK)
 
 
 def _publish_by_two_at_once(world: World, day: str) -> None:
@@ -189,26 +219,15 @@ def _publish_by_two_at_once(world: World, day: str) -> None:
     assert world.log("orders").rows_by_partition()[(date.fromisoformat(day),)] == 1
 
 
-def test_what_is_published_or_held_survives_the_maintenance_and_so_does_a_rollback(world: World) -> None:
-    world.land({D1: [1.0], D2: [2.0]})
-    world.land({D1: [5.0, 6.0], D2: [-2.0]})
-    stamp = CommitInfo("silver.orders", "maintenance", "all", "m", "m", "m/1")
-    # Old files that were given up just now: the retention is counted from then.
-    long_ago = time.time() - timedelta(days=30).total_seconds()
-    for file in Path(world.uri("orders"), "_staged").rglob("*.parquet"):
-        os.utime(file, (long_ago, long_ago))
-    maintain(world.spark, world.table, stamp, query_runs=0)
-    world.decide(ROLL_BACK)
-    assert world.amounts() == [(D1, 1.0), (D2, 2.0)]
-    world.decide(ROLL_BACK, version=2)
-    assert world.amounts() == [(D1, 5.0), (D1, 6.0), (D2, 2.0)]
-    maintain(world.spark, world.table, stamp, retention=timedelta(), override=OVERRIDE, query_runs=0)
-    # Beyond the retention only what nobody sees and nothing waits for is gone, and a rollback to it says so.
-    assert world.amounts() == [(D1, 5.0), (D1, 6.0), (D2, 2.0)]
-    with pytest.raises(StagedGone, match="were vacuumed"):
-        world.decide(ROLL_BACK)
-    world.decide(PUBLISH, partition=D2)
-    assert world.amounts() == [(D1, 5.0), (D1, 6.0), (D2, -2.0)]
+def _vacuum_the_stage_around_the_platform(world: World) -> None:
+    """Nobody can refuse it: the stage is a table as any other, and what it no longer lists readers may be shown still."""
+    stage = DeltaTable(staging_of(world.table).uri)
+    vacuum_without_an_engine(stage)
+    assert world.files_gone(D1) == [(True, None)], "what is staged last is kept"
+    # As a run leaves it that died before it had staged the day again.
+    stage.delete(f"day = '{D1}'")
+    vacuum_without_an_engine(stage)
+    assert world.files_gone(D1) == [(False, dg.IntMetadataValue(1))]
 
 
 def test_a_foreign_vacuum_of_the_readers_table_removes_nothing_that_is_staged_or_published(world: World) -> None:
@@ -222,37 +241,9 @@ def test_a_foreign_vacuum_of_the_readers_table_removes_nothing_that_is_staged_or
     assert world.amounts() == [(D1, 1.0), (D2, 2.0)], "also what was published before"
 
 
-@pytest.mark.red_check("is_published")
-def test_a_foreign_vacuum_of_the_stage_is_seen_by_the_check_and_mended_by_a_run(world: World) -> None:
-    """Nobody can refuse it: the stage is a table as any other, and what it no longer lists readers may be shown still."""
-
-    definition = world.orders({D1: [1.0]})
-    check = publication_check(definition)
-
-    def found() -> list[tuple[bool, Any]]:
-        return [(each.passed, each.metadata.get("files_gone")) for each in world.judged(check, definition, D1)]
-
-    world.land({D1: [1.0]})
-    vacuum_without_an_engine(staging_of(world.table).uri)
-    assert found() == [(True, None)], "what is staged last is kept"
-
-    # A day that is staged again, by a run that died before its audits: readers are shown the one before it.
-    def die(_: str) -> None:
-        raise RuntimeError("killed")
-
-    with at("after_commit", die), pytest.raises(RuntimeError):
-        world.land({D1: [2.0]})
-    assert world.amounts() == [(D1, 1.0)]
-    vacuum_without_an_engine(staging_of(world.table).uri)
-    assert found() == [(False, dg.IntMetadataValue(1))]
-    world.land({D1: [3.0]})
-    assert found() == [(True, None)]
-    assert world.amounts() == [(D1, 3.0)]
-
-
-def vacuum_without_an_engine(uri: str) -> None:
+def vacuum_without_an_engine(stage: DeltaTable) -> None:
     """What the same person does in Python."""
-    DeltaTable(uri).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    stage.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
 
 
 def vacuum_around(world: World, uri: str) -> None:

@@ -120,8 +120,8 @@ def test_a_rename_in_steps_and_old_and_new_code_write_and_read_in_every_phase(sh
 
 def test_the_new_side_of_a_personal_column_is_masked(shop: Shop) -> None:
     old = views(shop, "page", "/secret", contract=OLD)
-    shop.seed("views", [(0, date.fromisoformat(D1), "/secret")], "id long, day date, page string")
-    migrator(shop).expand()
+    # A table with both columns is under migration, whoever has added them.
+    shop.seed("views", [(0, date.fromisoformat(D1), "/secret", None)], "id long, day date, page string, address string")
     (event,) = shop.run(old, key=D1).asset_materializations_for_node("silver__views")
     assert "/secret" not in str(event.metadata["preview"].value)
     assert stored(shop, "page", "address") == {("/secret", "/secret")}
