@@ -162,6 +162,13 @@ def reads_all(reader: Any, writer: Any) -> bool:
     return True
 
 
+@pytest.mark.parametrize("new", sorted(VALUES))
+@pytest.mark.parametrize("old", sorted(VALUES))
+def test_a_type_may_become_another_one_that_keeps_its_every_value(old: str, new: str) -> None:
+    changed = breaks({"own": SchemaField(new, True)}, {1: {"own": SchemaField(old, True)}}, Mode.BACKWARD)
+    assert (not changed) == reads_all(new, old)
+
+
 LEAVES = st.sampled_from(sorted(VALUES))
 
 
