@@ -15,7 +15,7 @@ import pyarrow.parquet as parquet
 import pyspark.sql.types as T
 import pytest
 from dagster_delta import WriteMode
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from other_reader import rows_of
 from pyspark.sql import Column, SparkSession
@@ -183,6 +183,13 @@ def _append_by_delta_rs(table: Table, row: tuple[Any, ...]) -> None:
     write_deltalake(table.uri, _by_arrow(row), mode="append", partition_by=list(table.partitioned_by))
 
 
+def _restored_by_delta_rs(_: SparkSession, table: Table, version: int, stamp: CommitInfo) -> None:
+    """The same commit as the engine's, whose statement has its own tests, and takes dozens of jobs."""
+    mark = CommitProperties(custom_metadata={"userMetadata": stamp.text()})
+    DeltaTable(table.uri).restore(version, commit_properties=mark)
+    assert present_in(table) == {}
+
+
 def _by_arrow(row: tuple[Any, ...]) -> arrow.Table:
     return arrow.Table.from_pylist([dict(zip(ARROW.names, row, strict=True))], schema=ARROW)
 
@@ -217,8 +224,14 @@ def test_a_stream_is_refused_by_the_name_of_the_rule(
     assert len(rows_of(orders.uri)) == 1, "the micro-batch before it"
 
 
+@pytest.mark.parametrize("restored_by", ["delta-rs", "the engine"])
 def test_a_table_of_an_earlier_version_gets_them_with_its_next_write_and_keeps_them(
-    spark: SparkSession, orders: Table, write: Callable[..., Any], stamp: MakeStamp
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    orders: Table,
+    write: Callable[..., Any],
+    stamp: MakeStamp,
+    restored_by: str,
 ) -> None:
     orders = replace(orders, contract=Contract.of(Known))
     _append_by_delta_rs(orders, GOOD)
@@ -226,7 +239,9 @@ def test_a_table_of_an_earlier_version_gets_them_with_its_next_write_and_keeps_t
     assert BLOCKED not in write(orders, (2, *GOOD[1:])).details
     assert_enforced(orders)
     assert set(present_in(orders)) == {"contract_id_present"}
-    # Delta's RESTORE alone would bring the table of that version back: without constraints.
+    if restored_by == "delta-rs":
+        monkeypatch.setattr("de_resources.delta.maintenance.restore._restore", _restored_by_delta_rs)
+    # RESTORE alone would bring the table of that version back: without constraints.
     restore(spark, orders, 0, stamp())
     assert [row[0] for row in rows_of(orders.uri)] == [1]
     assert_enforced(orders)
