@@ -569,7 +569,7 @@ class TestStream:
         name, kept = stream._PROGRESS_KEPT
         self.land(shop, self.FILES[0], self.FILES[2])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stream, "_PROGRESS_KEPT", (name, "1"))
+            patch.setattr(stream, "_PROGRESS_KEPT", (name, "2"))  # one of them, and how it ended
             told = observed(shop, self.drain(shop))
         shop.spark.conf.set(name, kept)
         assert told == {"not_observed": "the engine did not tell of every micro-batch"}
