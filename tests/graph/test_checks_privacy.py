@@ -10,7 +10,6 @@ import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
 from io_manager_support import Shop
-from pyspark.sql import DataFrame
 
 from de_checks.contract import contract_check
 from de_checks.keys import reference_check, unique_key_check
@@ -68,9 +67,14 @@ def test_red_checks_of_personal_rows_tell_nobodys_data(shop: Shop) -> None:
         partitions_def=dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-03"),
         metadata={"contract": f"{__name__}:People", "partition_expr": "day"},
     )
-    def people() -> DataFrame:
-        return shop.frame(ROWS, SCHEMA)
+    def people() -> None:
+        """Written before."""
 
+    shop.seed("people", ROWS, SCHEMA)
+    told_by_the_write = {"delta/version": 0, "dagster/partition_row_count": len(ROWS)}
+    shop.instance.report_runless_asset_event(
+        dg.AssetMaterialization(people.key, partition=str(DAY), metadata=told_by_the_write)
+    )
     other = [(LOGIN, "canary-mail@else", PHONE, BORN, -1, DAY)]
     checks = [
         contract_check(people, blocking=False),
@@ -87,7 +91,8 @@ def test_red_checks_of_personal_rows_tell_nobodys_data(shop: Shop) -> None:
     }
     location = dg.Definitions([people, dg.AssetSpec(KNOWN)], asset_checks=checks, resources=resources)
     job = location.resolve_implicit_global_asset_job_def()
-    run = job.execute_in_process(partition_key="2024-01-01", instance=shop.instance, raise_on_error=False)
+    alone = job.get_subset(asset_selection=set(), asset_check_selection=job.asset_layer.asset_graph.asset_check_keys)
+    run = alone.execute_in_process(partition_key="2024-01-01", instance=shop.instance, raise_on_error=False)
 
     found = run.get_asset_check_evaluations()
     assert {each.check_name for each in found if not each.passed} == {
@@ -96,7 +101,6 @@ def test_red_checks_of_personal_rows_tell_nobodys_data(shop: Shop) -> None:
     told = "\n".join(f"{each.description} {each.metadata}" for each in found)
     recorded = "\n".join(str(entry) for entry in shop.instance.all_logs(run.run_id))
     assert told.count(REDACTED) >= len(CANARIES), "examples were shown"
-    assert len(shop.rows("people")) == len(ROWS), "and the rows are stored"
     for canary in ("canary", *map(str, CANARIES), repr(BORN), "771234567890"):
         assert canary not in told
         assert canary not in recorded

@@ -9,21 +9,26 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
+from uuid import uuid4
 
 import dagster as dg
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
-from io_manager_support import CHANGES, DAILY, ORDER, ORDERS, Shop, asset, counting
+from dagster_delta import WriteMode
+from io_manager_support import CHANGES, DAILY, ORDER, ORDERS, Orders, Shop, asset
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
-from test_io_manager_metadata import counted_jobs
 
+from de_resources.contract import Contract
+from de_resources.delta.slices import Slice, make_slice
+from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write import stream
 from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.request import WriteRequest
+from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm
 from de_resources.delta.write.stream import CHECKPOINT
-from de_resources.delta.write.writer import Writer
+from de_resources.delta.write.writer import Write
 from de_resources.observers import online
 from de_resources.observers.online import MOST_COLUMNS, ObserverFailed, OnlineObserver
 from de_resources.observers.settings import NoSuchSetting
@@ -42,14 +47,7 @@ class Broken(OnlineObserver):
         raise ZeroDivisionError("no figure is known")
 
 
-class Turned(Writer):
-    """Stores another number than is meant."""
-
-    def stored(self, request: WriteRequest, frame: DataFrame) -> DataFrame:  # noqa: ARG002
-        return frame.withColumn("pages", -F.col("pages")).withColumn("day", F.lit(None).cast("date"))
-
-
-BROKEN, TURNED = f"{__name__}:Broken", f"{__name__}:Turned"
+BROKEN = f"{__name__}:Broken"
 
 
 def orders(shop: Shop, rows: list[tuple[Any, ...]], **metadata: Any) -> dg.AssetsDefinition:
@@ -65,11 +63,54 @@ def observed(shop: Shop, result: dg.ExecuteInProcessResult, prefix: str = "obser
     return told
 
 
+def append(request: WriteRequest) -> Written:
+    """What is inside of the observer, without all that a run and the platform's own writer do besides: Spark appends."""
+    table, frame = request.table, request.form.encoded(request.frame, request.table.name)
+    writer = frame.write.format("delta").partitionBy(*table.partitioned_by).options(**table.properties)
+    writer.mode("append").save(table.uri)
+    log = table.log()
+    assert log is not None
+    (commit,) = log.commits(1)
+    return Written(commit.version, commit, None, None, 0.0)
+
+
+def told_of(
+    shop: Shop,
+    frame: DataFrame,
+    contract: type[pa.DataFrameModel] | None = None,
+    *,
+    observer: type[OnlineObserver] = OnlineObserver,
+    inside: Write = append,
+    slice_: Slice | None = None,
+    properties: Mapping[str, str] | None = None,
+    form: StoredForm = AS_IT_IS,
+    **observe: Any,
+) -> dict[str, Any]:
+    """What an observer alone tells of a frame that is appended."""
+    by = slice_.columns if slice_ else ()
+    own = Contract.of(contract) if contract else None
+    table = Table("silver.orders", shop.uri("orders"), own, tuple(by), properties or {})
+    stamp = CommitInfo("silver.orders", "silver/orders", "all", "run", "run", uuid4().hex)
+    metadata = {"observe": observe} if observe else {}
+    request = WriteRequest(shop.spark, frame, table, slice_, stamp, WriteMode.append, metadata=metadata, form=form)
+    around = observer()
+    written = around.write(request, inside)
+    assert not around.record_by_key(request, written)
+    told = around.record(request, written)
+    return {name.replace("observer/", ""): getattr(figure, "value", figure) for name, figure in told.items()}
+
+
+def without_table(told: dict[str, Any]) -> dict[str, Any]:
+    """The figures, without the table for people."""
+    return {name: figure for name, figure in told.items() if name != "columns"}
+
+
 def test_figures_are_those_of_the_rows_that_landed(shop: Shop) -> None:
     amounts = [1.0, 2.0, 3.0, 4.0, 100.0, None, math.nan, math.inf]
     rows = [(n, DAY, amount, "ann@example.org" if n % 2 else None) for n, amount in enumerate(amounts)]
-    result = shop.run(orders(shop, rows), key=KEY)
-    assert observed(shop, result) == {
+    told = told_of(shop, shop.frame(rows, ORDER), Orders, slice_=make_slice([KEY], DAILY, "day"))
+    table = told.pop("columns")
+    assert told == {
         "rows": 8,
         "id/nulls": 0,
         "id/min": 0,
@@ -84,48 +125,24 @@ def test_figures_are_those_of_the_rows_that_landed(shop: Shop) -> None:
         "email/nulls": 4,
         "email/distinct": 1,
     }
-    table = shop.metadata(result, "orders")["observer/columns"]
     assert "| day | 0 | 1 | 2024-01-01 |" in table
     assert "example.org" not in table
 
 
-def test_observing_costs_no_job_and_every_row_is_computed_once(shop: Shop, tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    rows = [(i, DAY, float(i), None) for i in range(100)]
-
-    def definition(**metadata: Any) -> dg.AssetsDefinition:
-        def make(_: dg.AssetExecutionContext) -> DataFrame:
-            return shop.frame(rows, ORDER).withColumn("id", counting("id", seen))
-
-        return asset("orders", make, partitions=DAILY, partition_expr="day", contract=ORDERS, **metadata)
-
-    plain, watched = definition(), definition(writer=OBSERVER)
-    shop.seed("orders", rows, ORDER)
-    jobs: dict[str, int] = {}
-    shop.run(plain, key=KEY)  # the first write of a table that was there has jobs of its own
-    for name, each in {"plain": plain, "watched": watched}.items():
-        seen.unlink(missing_ok=True)
-        with counted_jobs(shop, name) as group:
-            result = shop.run(each, key=KEY)
-        jobs[name] = len(group)
-        assert seen.stat().st_size == 100
-    assert 0 < jobs["watched"] <= jobs["plain"]
-    assert observed(shop, result)["rows"] == 100
-
-
-def told_of_range(shop: Shop, **metadata: Any) -> dict[str, dict[str, Any]]:
-    """What each of three days tells that were written by one run, with 1, 2 and 0 rows."""
-    rows = [(n, date(2024, 1, 2 if n else 1), float(n), None) for n in range(3)]
-    result = shop.run(orders(shop, rows, **metadata), keys=("2024-01-01", "2024-01-03"))
-    events = result.asset_materializations_for_node("silver__orders")
-    return {str(e.partition): {k: v.value for k, v in e.metadata.items() if "observer/" in k} for e in events}
-
-
 def test_a_range_of_too_many_figures_tells_of_the_run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(online, "MOST_AGGREGATES", 3 * 2 - 1)  # rows and distinct of one column, by day
-    for found in told_of_range(shop, observe={"columns": ["email"]}).values():
-        assert found.pop("run/observer/columns")
-        assert found == {"run/observer/rows": 3, "run/observer/email/nulls": 3, "run/observer/email/distinct": 0}
+    rows = [(n, date(2024, 1, 2 if n else 1), float(n), None) for n in range(3)]
+    days = make_slice(["2024-01-01", "2024-01-02", "2024-01-03"], DAILY, "day")
+    told = told_of(shop, shop.frame(rows, ORDER), Orders, slice_=days, columns=["email"])
+    assert told.pop("run/columns")
+    assert told == {"run/rows": 3, "run/email/nulls": 3, "run/email/distinct": 0}
+
+
+def test_a_write_that_was_not_repeated_tells_nothing_of_its_own(shop: Shop) -> None:
+    """Nobody computes its rows: who asked for their figures would wait for ever."""
+    known = Written(7, None, None, None, 0.0, skipped="it was already committed", repeated=True)
+    told = told_of(shop, shop.frame([(1, DAY, 1.0, None)], ORDER), Orders, inside=lambda _: known)
+    assert told == {"not_observed": "it was already committed"}
 
 
 def test_a_retry_that_finds_its_rows_committed_tells_nothing_of_its_own(shop: Shop) -> None:
@@ -150,7 +167,7 @@ def test_rows_that_were_counted_twice_are_not_told(shop: Shop, monkeypatch: pyte
     get = Observation.get.fget  # type: ignore[attr-defined]
     twice = property(lambda o: {k: v * 2 if k == "k0m0" else v for k, v in get(o).items()})
     monkeypatch.setattr(Observation, "get", twice)
-    told = observed(shop, shop.run(orders(shop, [(1, DAY, 1.0, None)]), key=KEY))
+    told = told_of(shop, shop.frame([(1, DAY, 1.0, None)], ORDER), Orders)
     assert told == {"not_observed": "2 rows were seen and 1 committed"}
 
 
@@ -167,7 +184,7 @@ class TestFailing:
     ROWS: list[tuple[Any, ...]] = [(1, DAY, 1.0, None)]  # noqa: RUF012
 
     def test_the_rows_are_written(self, shop: Shop) -> None:
-        told = observed(shop, shop.run(orders(shop, self.ROWS, writer=BROKEN), key=KEY))
+        told = told_of(shop, shop.frame(self.ROWS, ORDER), Orders, observer=Broken)
         assert told == {"not_observed": "ZeroDivisionError: no figure is known"}
         assert len(shop.rows("orders")) == 1
 
@@ -194,8 +211,7 @@ class TestFailing:
 
 def test_a_sample_is_looked_at_for_quantiles_and_all_rows_for_the_rest(shop: Shop) -> None:
     rows = [(n, DAY, None if n % 4 == 0 else float(n), None) for n in range(2000)]
-    definition = orders(shop, rows, observe={"columns": ["amount", "email", "day"], "sample": 0.2})
-    told = observed(shop, shop.run(definition, key=KEY))
+    told = without_table(told_of(shop, shop.frame(rows, ORDER), Orders, columns=["amount", "email", "day"], sample=0.2))
     assert (told["rows"], told["amount/nulls"], told["email/nulls"]) == (2000, 500, 2000)
     assert (told["amount/min"], told["amount/max"]) == (1.0, 1999.0)
     assert {name for name in told if name.startswith("day/")} == {"day/nulls"}
@@ -247,9 +263,8 @@ OF_EVERY_KIND = """
     ids=["empty", "of every kind"],
 )
 def test_any_frame_is_observed(shop: Shop, frame: str, expected: Mapping[str, object]) -> None:
-    columns = shop.spark.sql(frame).columns
-    definition = asset("orders", lambda _: shop.spark.sql(frame), writer=OBSERVER, observe={"columns": columns})
-    told = observed(shop, shop.run(definition))
+    rows = shop.spark.sql(frame)
+    told = without_table(told_of(shop, rows, columns=rows.columns))
     assert told.items() >= expected.items()
     # Nobody said of any column that it is not personal.
     assert {name.rpartition("/")[2] for name in told} <= {"rows", "nulls", "distinct"}
@@ -258,7 +273,7 @@ def test_any_frame_is_observed(shop: Shop, frame: str, expected: Mapping[str, ob
 @pytest.mark.parametrize("columns", [MOST_COLUMNS + 5, 10_000])
 def test_of_a_wide_table_the_first_columns_are_observed(shop: Shop, columns: int) -> None:
     wide = ", ".join(f"{n} c{n}" for n in range(columns))
-    told = observed(shop, shop.run(asset("orders", lambda _: shop.spark.sql(f"SELECT {wide}"), writer=OBSERVER)))
+    told = without_table(told_of(shop, shop.spark.sql(f"SELECT {wide}")))
     assert told["columns_left_out"] == columns - MOST_COLUMNS
     assert {name for name in told if name.endswith("/nulls")} == {f"c{n}/nulls" for n in range(MOST_COLUMNS)}
 
@@ -350,25 +365,23 @@ MOMENTS = "| at | 1 |  | 2023-12-31 23:59:59 |  |  |  |  |  | 2024-01-02 03:04:0
     ids=["all", "none", "the first two", "chosen ones", "under other names"],
 )
 def test_the_figures_are_the_same_whatever_statistics_the_commit_has(shop: Shop, properties: Mapping[str, str]) -> None:
-    metadata: dict[str, Any] = {
-        "contract": f"{__name__}:Visits",
-        "writer": OBSERVER,
-        "observe": CLOSELY,
-        "table_configuration": properties,
-    }
-    result = shop.run(asset("orders", lambda _: shop.frame(SEEN, VISITS), **metadata))
-    table = shop.metadata(result, "orders")["observer/columns"]
-    assert observed(shop, result) == TOLD
+    told = told_of(shop, shop.frame(SEEN, VISITS), Visits, properties=properties, **CLOSELY)
+    table = told.pop("columns")
+    assert told == TOLD
     assert BOUNDS in table
     assert MOMENTS in table
     assert not any(personal in table for personal in ("1970", "1980", "7,000", "8,000"))
 
 
 def test_rows_that_are_stored_in_another_form_are_told_as_they_were_meant(shop: Shop) -> None:
-    metadata: dict[str, Any] = {"contract": f"{__name__}:Visits", "writer": [TURNED, OBSERVER], "observe": CLOSELY}
-    result = shop.run(asset("orders", lambda _: shop.frame(SEEN, VISITS), **metadata))
-    assert observed(shop, result) == TOLD
-    assert BOUNDS in shop.metadata(result, "orders")["observer/columns"]
+    """Another number is stored than is meant."""
+    turned = StoredForm(
+        lambda frame: frame.withColumn("pages", -F.col("pages")).withColumn("day", F.lit(None).cast("date"))
+    )
+    told = told_of(shop, shop.frame(SEEN, VISITS), Visits, form=turned, **CLOSELY)
+    assert BOUNDS in told.pop("columns")
+    assert told == TOLD
+    assert {row[0] for row in shop.rows("orders")} == {None}, "it is stored otherwise"
 
 
 def test_what_the_commit_tells_is_not_measured_as_well(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,12 +392,9 @@ def test_what_the_commit_tells_is_not_measured_as_well(shop: Shop, monkeypatch: 
         "measures_of",
         lambda *a, **k: [m for m in watched(*a, **k) if not measured.append(f"{m.column}/{m.name}")],  # type: ignore[func-returns-value]
     )
-    definition = asset(
-        "orders", lambda _: shop.frame(SEEN, VISITS), contract=f"{__name__}:Visits", writer=OBSERVER, observe=CLOSELY
-    )
-    result = shop.run(definition)
-    assert observed(shop, result) == TOLD
-    assert BOUNDS in shop.metadata(result, "orders")["observer/columns"]
+    told = told_of(shop, shop.frame(SEEN, VISITS), Visits, **CLOSELY)
+    assert BOUNDS in told.pop("columns")
+    assert told == TOLD
     assert sorted(measured) == [
         "/rows",
         "born/distinct",
@@ -401,10 +411,7 @@ def test_statistics_of_other_rows_are_not_taken_for_those_of_the_write(
 ) -> None:
     """As where an engine writes without them: what they alone would tell is left out, and nothing is guessed."""
     monkeypatch.setattr(online, "told_by", lambda *_: None)
-    definition = asset(
-        "orders", lambda _: shop.frame(SEEN, VISITS), contract=f"{__name__}:Visits", writer=OBSERVER, observe=CLOSELY
-    )
-    told = observed(shop, shop.run(definition))
+    told = without_table(told_of(shop, shop.frame(SEEN, VISITS), Visits, **CLOSELY))
     assert told["rows"] == 3
     assert not [name for name in told if name.endswith(("/nulls", "not_finite"))]
     assert told["pages/max"] == 9
@@ -457,9 +464,9 @@ class TestClosely:
         "flag/nulls": 1,
     }
 
-    def told(self, shop: Shop, **metadata: Any) -> dict[str, Any]:
-        metadata = {"contract": f"{__name__}:Wide", "writer": OBSERVER, **metadata}
-        return observed(shop, shop.run(asset("orders", lambda _: shop.frame(self.ROWS, self.SCHEMA), **metadata)))
+    def told(self, shop: Shop, **options: Any) -> dict[str, Any]:
+        # In one file, where NaN is beside a number.
+        return without_table(told_of(shop, shop.frame(self.ROWS, self.SCHEMA).coalesce(1), Wide, **options))
 
     def test_where_nobody_says_the_first_numbers_are_looked_at(self, shop: Shop) -> None:
         """Three figures: those of the first whole number, and the quantiles of the first measurement."""
@@ -468,13 +475,13 @@ class TestClosely:
 
     def test_an_asset_says_which_matter(self, shop: Shop) -> None:
         close = {"d2/min": 7.0, "d2/max": 7.0, "d2/median": 7.0, "d2/not_finite": 1, "flag/true": 1}
-        assert self.told(shop, observe={"closely": ["d2", "flag"]}) == {**self.BOUNDS, **close}
+        assert self.told(shop, closely=["d2", "flag"]) == {**self.BOUNDS, **close}
 
     def test_none_may_be_looked_at_closely(self, shop: Shop) -> None:
-        assert self.told(shop, observe={"closely": []}) == self.BOUNDS
+        assert self.told(shop, closely=[]) == self.BOUNDS
 
     def test_columns_that_are_named_are_looked_at_closely(self, shop: Shop) -> None:
-        told = self.told(shop, observe={"columns": ["name", "price"]})
+        told = self.told(shop, columns=["name", "price"])
         assert told == {
             "rows": 3,
             "name/nulls": 1,
@@ -487,8 +494,7 @@ class TestClosely:
         }
 
     def test_the_bounds_are_measured_where_the_commit_does_not_tell_them(self, shop: Shop) -> None:
-        none = {"delta.dataSkippingNumIndexedCols": "0"}
-        told = self.told(shop, observe={"closely": []}, table_configuration=none)
+        told = self.told(shop, closely=[], properties={"delta.dataSkippingNumIndexedCols": "0"})
         # Those of the numbers, which a commit with NaN in it cannot tell.
         assert told == {**self.BOUNDS, "d2/min": 7.0, "d2/max": 7.0}
 
@@ -540,16 +546,16 @@ class TestStream:
         ids=["all", "none", "the first two"],
     )
     def test_its_figures_are_those_of_all_micro_batches(self, shop: Shop, properties: Mapping[str, str]) -> None:
-        self.land(shop, *self.FILES)
+        first, *others = self.FILES
+        self.land(shop, first, "".join(others))
         result = self.drain(shop, table_configuration=properties)
         assert observed(shop, result) == {**self.TOLD, "batches": ANY}
         batches = shop.metadata(result, "orders")["observer/batches"].splitlines()[2:]
         assert [re.findall(r"^\| (\d+) \| \d+ \| (\d+) \|", line) for line in batches] == [
             [("0", "2")],
-            [("1", "1")],
-            [("2", "1")],
+            [("1", "2")],
         ]
-        assert "born 1, pages 1" in batches[1]
+        assert "born 2, pages 2" in batches[1]
         shown = shop.metadata(result, "orders")["observer/columns"]
         assert not any(personal in shown for personal in ("1970", "7,000"))
 
@@ -559,28 +565,23 @@ class TestStream:
         self.land(shop, self.FILES[0], self.FILES[0])
         assert set(observed(shop, self.drain(shop))) == set(first)
 
-    def test_a_micro_batch_that_the_engine_forgot_is_not_left_out_in_silence(
-        self, shop: Shop, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_next_increment_tells_of_its_own_rows_though_one_was_committed_before_a_death(self, shop: Shop) -> None:
+        """The stream died after a commit and before it noted it: the next run repeats the batch, and adds nothing."""
         name, kept = stream._PROGRESS_KEPT
-        monkeypatch.setattr(stream, "_PROGRESS_KEPT", (name, "1"))
-        self.land(shop, *self.FILES[:2])
-        told = observed(shop, self.drain(shop))
+        self.land(shop, self.FILES[0], self.FILES[2])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(stream, "_PROGRESS_KEPT", (name, "2"))  # one of them, and how it ended
+            told = observed(shop, self.drain(shop))
         shop.spark.conf.set(name, kept)
         assert told == {"not_observed": "the engine did not tell of every micro-batch"}
 
-    def test_the_next_increment_tells_of_its_own_rows_though_one_was_committed_before_a_death(self, shop: Shop) -> None:
-        """The stream died after its commit and before it noted it: the next run repeats the batch, and adds nothing."""
-        self.land(shop, self.FILES[0])
-        self.drain(shop)
         newest = max((Path(shop.uri("orders")) / CHECKPOINT / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
         newest.unlink()
         newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
         self.land(shop, self.FILES[1])
         told = observed(shop, self.drain(shop))
-        assert len(shop.rows("orders")) == 3
+        assert len(shop.rows("orders")) == 4
         assert (told["rows"], told["share/min"], told["share/max"], told["pages/nulls"]) == (1, -4.5, -4.5, 1)
-        assert observed(shop, self.drain(shop)) == {"not_observed": "nothing new at the source"}
 
     def test_observing_it_costs_no_job(self, shop: Shop) -> None:
         jobs = []

@@ -24,7 +24,7 @@ from de_resources.spark import SparkEngine
 pytestmark = pytest.mark.pattern("online_observer")
 
 CHECK = "schema_has_not_drifted"
-HISTORY = 4
+HISTORY = 2
 """How many hours are looked back at here, of which the renamed ones are more: otherwise 28."""
 HOURS = [CALENDAR.start + timedelta(hours=n) for n in range(HISTORY + 6)]
 KEYS = [hourly.get_partition_key(hour) for hour in HOURS]
@@ -125,9 +125,10 @@ def test_a_rerun_judges_the_same_and_looking_costs_no_job(platform: Platform, en
     assert jobs_run(engine.spark_session) == before
 
 
-@pytest.mark.usefixtures("loaded")
-def test_what_a_person_accepted_is_the_measure_from_then_on(platform: Platform) -> None:
-    assert red(platform.run(LATER, LATER, only_check=True), CHECK) == [LATER]
+def test_what_a_person_accepted_is_the_measure_from_then_on(
+    platform: Platform, loaded: dg.ExecuteInProcessResult
+) -> None:
+    assert LATER in red(loaded, CHECK)
     newest = RENAMED[-1]
     accepted = platform.run(newest, newest, only_check=True, **{ACCEPT_TAG: "they renamed it on purpose"})
     assert "they renamed it on purpose" in (verdicts(accepted, CHECK)[newest].description or "")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Container
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import pandera.pyspark as pa
 import pyarrow as arrow
+import pyarrow.parquet as parquet
 import pyspark.sql.types as T
 import pytest
 from dagster_delta import WriteMode
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from other_reader import rows_of
 from pyspark.sql import Column, SparkSession
@@ -20,7 +24,7 @@ from pyspark.sql import Column, SparkSession
 from de_resources.contract import AmbiguousRule, Contract
 from de_resources.delta.maintenance.restore import restore
 from de_resources.delta.slices import make_slice
-from de_resources.delta.table import CommitInfo, Table
+from de_resources.delta.table import CHECKS, CommitInfo, Table
 from de_resources.delta.write import frames, overwrite
 from de_resources.delta.write.constraints import BLOCKED, present_in
 from de_resources.delta.write.modes import write_table
@@ -71,6 +75,17 @@ class Cheap(Orders):
         }
 
 
+class Later(Orders):
+    """The same orders under the next contract: a rule that is new, and one that is gone."""
+
+    email: T.StringType = pa.Field(nullable=True, description="Who", metadata={"personal": True})
+    amount: T.LongType = pa.Field(nullable=True, ge=0, le=50, description="Price")
+
+    class Config:
+        name = "silver.orders"
+        metadata = Orders.Config.metadata
+
+
 class Known(Orders):
     """The same orders, of which a contract asks but one thing: each constraint that a table gains is a commit."""
 
@@ -110,6 +125,20 @@ def orders(table: MakeTable) -> Table:
 
 
 @pytest.fixture
+def there(orders: Table) -> Table:
+    """The same with a row and its constraints, as it is there after a write; made without the engine."""
+    _append_by_delta_rs(orders, GOOD)
+    (first,) = (Path(orders.uri) / "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    (about,) = (action["metaData"] for action in actions if "metaData" in action)
+    about["configuration"] |= {f"{CHECKS}{name}": condition for name, condition in orders.constraints().items()}
+    (protocol,) = (action["protocol"] for action in actions if "protocol" in action)
+    protocol["minWriterVersion"] = 3
+    first.write_text("\n".join(map(json.dumps, actions)))
+    return orders
+
+
+@pytest.fixture
 def write(spark: SparkSession, stamp: MakeStamp) -> Callable[..., Any]:
     """`write(table, rows…)` as the IO manager does it."""
 
@@ -130,7 +159,7 @@ def assert_enforced(table: Table) -> None:
 def test_a_table_has_its_constraints_from_its_first_commit_and_nobody_writes_around_them(
     spark: SparkSession, orders: Table, write: Callable[..., Any]
 ) -> None:
-    """By plain Spark, and without an engine."""
+    """By plain Spark, without an engine, and by the platform."""
     write(orders, GOOD)
     assert set(present_in(orders)) == {f"contract_{rule}" for rule in BAD}
     log = orders.log()
@@ -143,19 +172,14 @@ def test_a_table_has_its_constraints_from_its_first_commit_and_nobody_writes_aro
             bad.write.format("delta").mode("append").save(orders.uri)
         with pytest.raises(DeltaError, match="failed validation check"):
             _append_by_delta_rs(orders, row)
+    assert_all_are_told_at_once(orders, write)
     assert len(rows_of(orders.uri)) == 1, "not even the good row of a batch is there"
     _append_by_delta_rs(orders, (2, *GOOD[1:]))
     assert len(rows_of(orders.uri)) == 2, "what keeps the contract is welcome"
 
 
-def _append_by_delta_rs(table: Table, row: tuple[Any, ...]) -> None:
-    rows = arrow.Table.from_pylist([dict(zip(ARROW.names, row, strict=True))], schema=ARROW)
-    write_deltalake(table.uri, rows, mode="append", partition_by=list(table.partitioned_by))
-
-
-def test_all_violations_of_a_batch_are_told_at_once_and_no_value_of_them(
-    orders: Table, write: Callable[..., Any]
-) -> None:
+def assert_all_are_told_at_once(orders: Table, write: Callable[..., Any]) -> None:
+    """All violations of a batch that the platform writes, and no value of them."""
     with pytest.raises(ContractBroken) as refused:
         write(orders, GOOD, *BAD.values(), (2, -1, "y", None, DAY))
     assert refused.value.rows == 6
@@ -168,7 +192,21 @@ def test_all_violations_of_a_batch_are_told_at_once_and_no_value_of_them(
     }
     assert CANARY not in str(refused.value)
     assert refused.value.__suppress_context__
-    assert rows_of(orders.uri) == []
+
+
+def _append_by_delta_rs(table: Table, row: tuple[Any, ...]) -> None:
+    write_deltalake(table.uri, _by_arrow(row), mode="append", partition_by=list(table.partitioned_by))
+
+
+def _restored_by_delta_rs(_: SparkSession, table: Table, version: int, stamp: CommitInfo) -> None:
+    """The same commit as the engine's, whose statement has its own tests, and takes dozens of jobs."""
+    mark = CommitProperties(custom_metadata={"userMetadata": stamp.text()})
+    DeltaTable(table.uri).restore(version, commit_properties=mark)
+    assert present_in(table) == {}
+
+
+def _by_arrow(row: tuple[Any, ...]) -> arrow.Table:
+    return arrow.Table.from_pylist([dict(zip(ARROW.names, row, strict=True))], schema=ARROW)
 
 
 MERGED = {"mode": WriteMode.merge, "metadata": {"merge_keys": ["id"]}}
@@ -186,37 +224,39 @@ def test_every_mode_writes_and_is_refused(orders: Table, write: Callable[..., An
 
 
 def test_a_stream_is_refused_by_the_name_of_the_rule(
-    spark: SparkSession, orders: Table, write: Callable[..., Any], stamp: MakeStamp, tmp_path: Any
+    spark: SparkSession, there: Table, stamp: MakeStamp, tmp_path: Path
 ) -> None:
-    source = str(tmp_path / "inbox")
-    spark.createDataFrame([GOOD], SCHEMA).write.parquet(source)
-
-    def drain() -> None:
-        stream = spark.readStream.schema(SCHEMA).parquet(source)
-        write_table(WriteRequest(spark, stream, orders, None, stamp(), WriteMode.append))
-
-    drain()
-    spark.createDataFrame([(None, *GOOD[1:])], SCHEMA).write.mode("append").parquet(source)
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    for place, row in enumerate((GOOD, (None, *GOOD[1:]))):
+        parquet.write_table(_by_arrow(row), inbox / f"{place}.parquet")
+        os.utime(inbox / f"{place}.parquet", (place, place))
+    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(inbox))
     with pytest.raises(ContractBroken) as refused:
-        drain()
+        write_table(WriteRequest(spark, stream, there, None, stamp(), WriteMode.append))
     assert refused.value.violations == {"id_present": 1}
     assert CANARY not in str(refused.value)
-    assert len(rows_of(orders.uri)) == 1
+    assert len(rows_of(there.uri)) == 2, "the micro-batch before it came"
 
 
+@pytest.mark.parametrize("restored_by", ["delta-rs", "the engine"])
 def test_a_table_of_an_earlier_version_gets_them_with_its_next_write_and_keeps_them(
-    spark: SparkSession, orders: Table, write: Callable[..., Any], stamp: MakeStamp
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    orders: Table,
+    write: Callable[..., Any],
+    stamp: MakeStamp,
+    restored_by: str,
 ) -> None:
     orders = replace(orders, contract=Contract.of(Known))
     _append_by_delta_rs(orders, GOOD)
     assert present_in(orders) == {}
-    assert BLOCKED not in write(orders, GOOD).details
+    assert BLOCKED not in write(orders, (2, *GOOD[1:])).details
     assert_enforced(orders)
     assert set(present_in(orders)) == {"contract_id_present"}
-    version = DeltaTable(orders.uri).version()
-    write(orders, (2, *GOOD[1:]))
-    assert DeltaTable(orders.uri).version() == version + 1, "a write that finds them is one commit, as ever"
-    # Delta's RESTORE alone would bring the table of that version back: without constraints.
+    if restored_by == "delta-rs":
+        monkeypatch.setattr("de_resources.delta.maintenance.restore._restore", _restored_by_delta_rs)
+    # RESTORE alone would bring the table of that version back: without constraints.
     restore(spark, orders, 0, stamp())
     assert [row[0] for row in rows_of(orders.uri)] == [1]
     assert_enforced(orders)
@@ -262,7 +302,7 @@ def test_names_that_differ_in_case_are_one_for_a_store() -> None:
 
 
 def test_what_the_store_holds_is_not_counted_a_second_time(
-    monkeypatch: pytest.MonkeyPatch, orders: Table, write: Callable[..., Any]
+    monkeypatch: pytest.MonkeyPatch, there: Table, write: Callable[..., Any]
 ) -> None:
     """A write that ended has no row that breaks it; the rule that cannot be a constraint yet is counted as ever."""
     looked: list[set[str]] = []
@@ -274,28 +314,28 @@ def test_what_the_store_holds_is_not_counted_a_second_time(
         return found
 
     monkeypatch.setattr(frames, "counters", counters)
-    assert write(orders, GOOD).violations == dict.fromkeys(BAD, 0)
+    assert write(there, GOOD).violations == dict.fromkeys(BAD, 0)
     assert looked == [set()]
     other = date(2024, 1, 3)
-    _append_by_delta_rs(orders, (9, 60, CANARY, PAID, other))
-    cheap = replace(orders, contract=Contract.of(Cheap))
+    _append_by_delta_rs(there, (9, 60, CANARY, PAID, other))
+    later = replace(there, contract=Contract.of(Later))
     looked.clear()
-    written = write(cheap, GOOD, (2, 70, CANARY, PAID, DAY))
+    written = write(later, GOOD, (2, 70, CANARY, PAID, DAY))
     assert looked == [{"amount_less_than_or_equal_to"}], "a row of another day breaks it, so that it is no constraint"
     assert {rule: rows for rule, rows in written.violations.items() if rows} == {"amount_less_than_or_equal_to": 1}
+    assert set(present_in(later)) == {f"contract_{rule}" for rule in BAD if rule != "email_str_length"}, "it is gone"
 
 
 @pytest.mark.parametrize("mode", [WriteMode.overwrite, WriteMode.append])
 def test_of_a_constraint_that_somebody_takes_away_meanwhile_nothing_is_claimed(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, orders: Table, write: Callable[..., Any], mode: WriteMode
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, there: Table, write: Callable[..., Any], mode: WriteMode
 ) -> None:
-    write(orders, GOOD)
-
     def drop(moment: str, _: str) -> None:
         if moment == "before_commit":
-            spark.sql(f"ALTER TABLE {orders.sql} DROP CONSTRAINT contract_email_str_length")
+            spark.sql(f"ALTER TABLE {there.sql} DROP CONSTRAINT contract_email_str_length")
 
     monkeypatch.setattr(overwrite, "crash_point", drop)
-    written = write(orders, GOOD, (2, 7, "x", PAID, DAY), mode=mode)
+    written = write(there, GOOD, (2, 7, "x", PAID, DAY), mode=mode)
+    assert written.version == 2, "somebody's commit and its own: a write that finds them is one, as ever"
     assert written.rows == 2
     assert written.violations is None, "the row that breaks it is in the table"
