@@ -67,8 +67,8 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
         # Plans of some hundred shapes come again: the default, a hundred, forgets what it has compiled before it is used again.
         "spark.sql.codegen.cache.maxEntries": "1000",
-        # Rows go to Python in larger pieces than ten thousand; their bytes are bounded apart, at 64 MiB. Five million narrow rows
-        # that are counted there took a tenth more CPU.
+        # Rows go to Python in larger pieces than ten thousand, which took a tenth more CPU for five million narrow ones; their
+        # bytes are bounded apart, at 64 MiB.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
         # A plan cut in the middle cannot be compared, and cut schemas hide what changed.
         "spark.sql.debug.maxToStringFields": "10000",
