@@ -13,13 +13,12 @@ import pyspark.sql.types as T
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from de_checks.keys import Repeated, example_of, repeated_by_key
+from de_checks.keys import Repeated, example_of, repeated_by_key, values_to_compare
 from de_checks.violations import Count, count_by_key
 from de_resources.contract import Contract
 from de_resources.contract.rules import Rule
-from de_resources.engine.arrow_counts import FIGURES, MASK_BITS, arrow_counts
+from de_resources.engine.arrow_counts import MASK_BITS, arrow_counts, figures
 from de_resources.sql.balanced import balanced
-from de_resources.sql.identifiers import identifier
 
 _FLAT = (
     T.BinaryType,
@@ -74,18 +73,17 @@ def _is_flat(kind: T.DataType) -> bool:
 
 def _counts(frame: DataFrame, contract: Contract) -> DataFrame:
     """The figures of each partition that has rows, with one of the keys that come more than once."""
-    key = [F.col(identifier(name)).alias(f"key_{n}") for n, name in enumerate(contract.key)]
+    key = [column.alias(f"key_{n}") for n, column in enumerate(values_to_compare(frame, contract.key))]
     own = [f"key_{n}" for n in range(len(key))]
     rules = contract.rules
     masks = [_mask(rules[at : at + MASK_BITS]).alias(f"mask_{at}") for at in range(0, len(rules), MASK_BITS)]
-    figures = [*FIGURES, *(f"rule_{n}" for n in range(len(rules)))]
     told = T.StructType(
         [T.StructField(at, frame.schema[name].dataType) for at, name in zip(own, contract.key, strict=True)]
-        + [T.StructField(figure, T.LongType()) for figure in figures]
+        + [T.StructField(figure, T.LongType()) for figure in figures(len(rules))]
     )
     together = frame.select(*key, *masks).repartition(*own)
     counted = together.mapInArrow(arrow_counts(len(own), len(rules)), told)
-    return counted.select(*figures, example_of(contract.key).alias("example"))
+    return counted.select(*figures(len(rules)), example_of(contract.key).alias("example"))
 
 
 def _mask(rules: Sequence[Rule]) -> Column:

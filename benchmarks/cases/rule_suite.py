@@ -84,7 +84,9 @@ class Asked:
 def run(bench: Workbench) -> list[Figure]:
     """What a verdict costs, on files and behind a plan that costs something itself."""
     rows = bench.pick(small=100_000, full=5_000_000)
-    return [*_of_files(bench, rows), *_of_the_latest(bench, rows), *_without_copies(bench, rows)]
+    files = _of_files(bench, rows)
+    landed = _staged(bench, "rule_suite_twice", rows, twice=True)
+    return [*files, *_of_the_latest(bench, landed, rows), *_without_copies(bench, landed, rows)]
 
 
 def _of_files(bench: Workbench, rows: int) -> list[Figure]:
@@ -102,9 +104,8 @@ def _of_files(bench: Workbench, rows: int) -> list[Figure]:
     ]
 
 
-def _of_the_latest(bench: Workbench, rows: int) -> list[Figure]:
+def _of_the_latest(bench: Workbench, landed: DataFrame, rows: int) -> list[Figure]:
     what = f"{rows:,} rows, the latest of each key"
-    landed = _staged(bench, "rule_suite_latest", rows, twice=True)
     # Of two rows with one key none breaks a rule, so that the rules say the same whichever is kept.
     newest = Window.partitionBy("visit_id").orderBy(F.col("event_time").desc())
     latest = landed.withColumn("place", F.row_number().over(newest)).where("place = 1").drop("place")
@@ -114,9 +115,9 @@ def _of_the_latest(bench: Workbench, rows: int) -> list[Figure]:
     return [_figure(what, samples, CUALLEE, asked.note(OURS, CUALLEE))]
 
 
-def _without_copies(bench: Workbench, rows: int) -> list[Figure]:
+def _without_copies(bench: Workbench, landed: DataFrame, rows: int) -> list[Figure]:
     what = f"{rows:,} rows behind `dropDuplicates`"
-    frame = _staged(bench, "rule_suite_twice", rows, twice=True).dropDuplicates()
+    frame = landed.dropDuplicates()
     asked = Asked(bench, frame, {OURS: ours, CUALLEE: cuallee})
     alone = {PLAN: lambda: frame.write.format("noop").mode("overwrite").save()}
     samples = alternate(
@@ -136,12 +137,14 @@ def _in_turns(bench: Workbench, asked: Asked, what: str, verify: Work) -> dict[s
     )
 
 
-def _told(what: str, samples: Mapping[str, Samples], one: str, other: str, note: str) -> Figure:
-    return Figure("rule_suite", what, Kind.RATIO, one, samples[one], other, samples[other], note=note)
-
-
 def _figure(what: str, samples: Mapping[str, Samples], peer: str, note: str) -> Figure:
-    return Figure("rule_suite", what, Kind.RATIO, OURS, samples[OURS], peer, samples[peer], BAR, note=note)
+    return _told(what, samples, OURS, peer, note, bar=BAR)
+
+
+def _told(
+    what: str, samples: Mapping[str, Samples], one: str, other: str, note: str, bar: float | None = None
+) -> Figure:
+    return Figure("rule_suite", what, Kind.RATIO, one, samples[one], other, samples[other], bar, note=note)
 
 
 def _staged(bench: Workbench, name: str, rows: int, *, twice: bool) -> DataFrame:

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Batches = Iterator[pa.RecordBatch]
-FIGURES = ["rows", "keys", "in_rows"]
-"""What is told besides the rules: all rows, the keys that come more than once, and in how many rows these are."""
+_FIGURES = ("rows", "keys", "in_rows")
 MASK_BITS = 63
 """Rules that one LONG tells of, a bit for each that the row breaks."""
 _PIECE = 4_000_000
@@ -24,11 +23,16 @@ _TIMES = "times"
 _EVERY_ROW: tuple[list[str], str] = ([], "count_all")
 
 
+def figures(rules: int) -> list[str]:
+    """What is told, by name: all rows, the keys that come more than once, in how many rows these are, and each rule's rows."""
+    return [*_FIGURES, *(f"rule_{n}" for n in range(rules))]
+
+
 def arrow_counts(keys: int, rules: int, *, piece: int = _PIECE) -> Callable[[Batches], Batches]:
     """A function of rows with `keys` columns of a key, which Arrow can compare, and then the masks of `rules` rules.
 
-    It gives one row: the least key of those that come more than once (null without one), `FIGURES`, and the rows that break
-    each rule. It holds the distinct keys of its task, and of its rows `piece`.
+    It gives one row: the least key of those that come more than once (null without one), and the `figures`. It holds the
+    distinct keys of its task, and of its rows `piece`.
     """
 
     def counted(batches: Batches) -> Batches:
@@ -58,7 +62,7 @@ def _add_broken(broken: list[int], masks: list[pa.Array]) -> None:
         mask = column.to_numpy(zero_copy_only=False)
         mask = mask[mask != 0]
         first = number * MASK_BITS
-        for bit in range(min(MASK_BITS, len(broken) - first) if len(mask) else 0):
+        for bit in range(min(MASK_BITS, len(broken) - first)):
             broken[first + bit] += int((mask >> bit & 1).sum())
 
 
@@ -79,7 +83,5 @@ def _told(counted: pa.Table, names: list[str], rows: int, broken: list[int]) -> 
     in_rows = pc.sum(several[_TIMES]).as_py() or 0
     least = several.select(names).sort_by([(name, "ascending") for name in names]).slice(0, 1)
     example = [column.combine_chunks() if len(column) else pa.nulls(1, column.type) for column in least.itercolumns()]
-    figures = [pa.array([n], pa.int64()) for n in (rows, several.num_rows, in_rows, *broken)]
-    return pa.RecordBatch.from_arrays(
-        [*example, *figures], names=[*names, *FIGURES, *(f"rule_{n}" for n in range(len(broken)))]
-    )
+    counts = [pa.array([n], pa.int64()) for n in (rows, several.num_rows, in_rows, *broken)]
+    return pa.RecordBatch.from_arrays([*example, *counts], names=[*names, *figures(len(broken))])

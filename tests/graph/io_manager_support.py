@@ -82,6 +82,7 @@ CHANGES = f"{__name__}:OrderChanges"
 ORDER = "id long, day date, amount double, email string"
 """The columns of `Orders`."""
 DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-10")
+OBSERVER = "de_resources.observers.online:OnlineObserver"
 
 Make = Callable[[dg.AssetExecutionContext], DataFrame | None]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from io_manager_support import CHANGES, DAILY, ORDER, ORDERS, Shop, asset, counting
+from io_manager_support import CHANGES, DAILY, OBSERVER, ORDER, ORDERS, Shop, asset, counting
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -25,7 +25,6 @@ from de_resources.delta.write.crash_points import at
 counted_on_the_way = pytest.mark.pattern("online_observer")
 
 DAY = date(2024, 1, 1)
-OBSERVER = "de_resources.observers.online:OnlineObserver"
 
 
 def orders(shop: Shop, rows: list[tuple[object, ...]]) -> dg.AssetsDefinition:

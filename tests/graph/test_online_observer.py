@@ -16,7 +16,7 @@ import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
 from dagster_delta import WriteMode
-from io_manager_support import CHANGES, DAILY, ORDER, ORDERS, Orders, Shop, asset
+from io_manager_support import CHANGES, DAILY, OBSERVER, ORDER, ORDERS, Orders, Shop, asset
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
@@ -37,7 +37,6 @@ pytestmark = pytest.mark.pattern("online_observer")
 
 CLOSELY = {"closely": ["pages", "share", "born", "day", "pay"]}
 KEY, DAY = "2024-01-01", date(2024, 1, 1)
-OBSERVER = "de_resources.observers.online:OnlineObserver"
 
 
 class Broken(OnlineObserver):
