@@ -6,8 +6,9 @@ has neither; judged rule by rule, a plan that costs minutes costs them each time
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import pyspark.sql.types as T
 from pyspark.sql import Column, DataFrame
@@ -17,7 +18,7 @@ from de_checks.keys import Repeated, example_of, repeated_by_key, values_to_comp
 from de_checks.violations import Count, count_by_key
 from de_resources.contract import Contract
 from de_resources.contract.rules import Rule
-from de_resources.engine.arrow_counts import MASK_BITS, arrow_counts, figures
+from de_resources.engine.digest_counts import DIGESTS, LOT, LOTS_SCHEMA, MASK_BITS, counted, figures, in_lots
 from de_resources.sql.balanced import balanced
 
 _FLAT = (
@@ -29,6 +30,8 @@ _FLAT = (
     T.TimestampType,
     T.TimestampNTZType,
 )
+_SALTS = [secrets.randbits(63) for _ in DIGESTS]
+"""Of this process: nobody can prepare keys that share their digests, and the engine compiles one plan once."""
 
 
 @dataclass(frozen=True)
@@ -37,56 +40,74 @@ class Judged:
 
     counted: Count
     repeated: Repeated
+    """How many; which, by `example()`."""
+    _look: Callable[[], str] = field(default=str, compare=False, repr=False)
 
     @property
     def passed(self) -> bool:
         """Whether no row breaks a rule, and no key comes twice."""
         return not self.counted.total and not self.repeated.keys
 
+    def example(self) -> str:
+        """One of the keys that come more than once, as text and not masked; looks for it in the frame, up to its first row."""
+        return self.repeated.example or self._look()
+
 
 def judge(frame: DataFrame, contract: Contract) -> Judged:
-    """How many rows break each rule, and which keys come more than once (null is a value as any other). Changes nothing.
+    """How many rows break each rule, and how many keys come more than once (null is a value as any other). Changes nothing.
 
-    The frame is computed once, in two Spark jobs besides those of its own plan: rows are brought together by the key, and a
-    Python worker per shuffle partition, which needs this package, counts both (`engine/arrow_counts`). It holds the distinct
-    keys of its share: a hundred million keys want more `spark.sql.shuffle.partitions` than the two of one machine. A contract
-    without a key, and one whose key only Spark can compare (fractions, nested values, text of a collation), is counted in a
-    pass for the rules and one for the key. `Repeated.example` is one of those keys, not masked.
+    The frame is computed once, in two Spark jobs besides those of its own plan. Keys are compared by two salted digests of 64
+    bits (xxHash64), so that none that comes twice is missed, and of *n* different ones two count as one with a probability
+    below *n*² / 2¹²⁹ (the birthday bound): 10⁻²¹ for a billion. Python workers, which need this package, count both
+    (`engine/digest_counts`). A contract without a key, and one whose key only Spark can compare (fractions, nested values, text
+    of a collation), is counted in a pass for the rules and one for the key.
     """
     if not contract.key or not all(_is_flat(frame.schema[name].dataType) for name in contract.key):
         repeated = repeated_by_key(frame, None, contract.key).get(None) if contract.key else None
         return Judged(count_by_key(frame, None, contract)[None], repeated or Repeated())
-    shares = _counts(frame, contract).collect()
+    digests = _digests(frame, contract.key)
+    shares = _counts(frame, digests, contract.rules).collect()
 
     def total(figure: str) -> int:
         return sum(share[figure] for share in shares)
 
     violations = {rule.name: total(f"rule_{n}") for n, rule in enumerate(contract.rules)}
-    example = min((share["example"] for share in shares if share["keys"]), default="")
-    return Judged(Count(total("rows"), violations), Repeated(total("keys"), total("in_rows"), example))
+    repeated = Repeated(total("keys"), total("in_rows"))
+    chosen = next(([share[name] for name in DIGESTS] for share in shares if share["keys"]), None)
+    if chosen is None:
+        return Judged(Count(total("rows"), violations), repeated)
+    same = balanced(Column.__and__, (column == F.lit(value) for column, value in zip(digests, chosen, strict=True)))
+    return Judged(Count(total("rows"), violations), repeated, lambda: _key_of(frame.where(same), contract.key))
 
 
 def _is_flat(kind: T.DataType) -> bool:
-    """Whether values are equal for Arrow just where they are for Spark."""
+    """Whether values are equal for the engine just where their bytes are the same."""
     return isinstance(kind, _FLAT) or kind == T.StringType()
 
 
-def _counts(frame: DataFrame, contract: Contract) -> DataFrame:
-    """The figures of each partition that has rows, with one of the keys that come more than once."""
-    key = [column.alias(f"key_{n}") for n, column in enumerate(values_to_compare(frame, contract.key))]
-    own = [f"key_{n}" for n in range(len(key))]
-    rules = contract.rules
+def _digests(frame: DataFrame, key: Sequence[str]) -> list[Column]:
+    """Two numbers that are the same where the key is."""
+    # The hash passes over a null, so that ('a', null) and (null, 'a') had one digest without the marks.
+    marked = [part for column in values_to_compare(frame, key) for part in (column.isNull(), column)]
+    return [F.xxhash64(F.lit(salt), *marked).alias(name) for name, salt in zip(DIGESTS, _SALTS, strict=True)]
+
+
+def _counts(frame: DataFrame, digests: Sequence[Column], rules: Sequence[Rule]) -> DataFrame:
+    """The figures of each partition of lots, with the digests of one of the keys that come more than once."""
     masks = [_mask(rules[at : at + MASK_BITS]).alias(f"mask_{at}") for at in range(0, len(rules), MASK_BITS)]
-    told = T.StructType(
-        [T.StructField(at, frame.schema[name].dataType) for at, name in zip(own, contract.key, strict=True)]
-        + [T.StructField(figure, T.LongType()) for figure in figures(len(rules))]
-    )
-    together = frame.select(*key, *masks).repartition(*own)
-    counted = together.mapInArrow(arrow_counts(len(own), len(rules)), told)
-    return counted.select(*figures(len(rules)), example_of(contract.key).alias("example"))
+    lots = frame.select(*digests, *masks).mapInArrow(in_lots(len(rules)), LOTS_SCHEMA)
+    told = ", ".join(f"{name} LONG" for name in (*DIGESTS, *figures(len(rules))))
+    return lots.repartition(LOT).mapInArrow(counted(len(rules)), told)
 
 
 def _mask(rules: Sequence[Rule]) -> Column:
     """A bit for each rule that the row breaks."""
     bits = (F.when(F.expr(rule.violated), F.lit(1 << n)).otherwise(0).cast("long") for n, rule in enumerate(rules))
     return balanced(Column.bitwiseOR, bits)
+
+
+def _key_of(rows: DataFrame, key: Sequence[str]) -> str:
+    """The key of one of the rows."""
+    own = [column.alias(f"key_{n}") for n, column in enumerate(values_to_compare(rows, key))]
+    found = rows.select(*own).limit(1).select(example_of(key)).first()
+    return found[0] if found else ""

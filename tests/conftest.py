@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from instances import read_migrations_once
 from pyspark.sql import SparkSession
 
+from de_resources.engine.plans import interpret_plans
 from de_resources.spark import SparkEngine
 
 pytest_plugins = ("grouping", "long_proofs", "patterns", "red_checks", "shared_services", "soaking", "timings")
@@ -74,12 +75,9 @@ def spark(engine: SparkEngine) -> SparkSession:
 @pytest.fixture
 def compiled_plans(spark: SparkSession) -> Iterator[None]:
     """Plans are compiled meanwhile, as outside of tests: local times of another zone are asked of what a person gets."""
-    interpreted = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for name, value in zip(interpreted, ("true", "FALLBACK"), strict=True):
-        spark.conf.set(name, value)
+    interpret_plans(spark, False)
     yield
-    for name, value in interpreted.items():
-        spark.conf.set(name, value)
+    interpret_plans(spark)
 
 
 @pytest.fixture

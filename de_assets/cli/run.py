@@ -113,10 +113,13 @@ def _bring_up(services: LocalServices, engine_is_up: Callable[[], object]) -> di
 
 
 def _warm_up(settings: Settings) -> None:
+    from de_resources.engine.plans import interpret_plans
     from de_resources.engine.warming import warm
     from de_resources.spark import SparkEngine
 
-    warm(SparkEngine().spark_session, settings.home / "spark" / "scratch")
+    session = SparkEngine().spark_session
+    interpret_plans(session)
+    warm(session, settings.home / "spark" / "scratch")
 
 
 def dagster_instance(settings: Settings) -> DagsterInstance:
@@ -141,6 +144,7 @@ def _materialise(settings: Settings, absent: dict[str, str], *, another_world: b
     from de_assets.catalogue import load_locations
     from de_assets.cli.summary import show
     from de_assets.filling import Unit, UnitOutcome, UpToDate, fill, units
+    from de_assets.filling.plans import choose_plans
     from de_assets.filling.sources import Availability
     from de_assets.filling.stores import Stores
     from de_assets.filling.units import external_assets
@@ -153,6 +157,8 @@ def _materialise(settings: Settings, absent: dict[str, str], *, another_world: b
     sources = Availability(external_assets(locations), LandingZone(root=str(settings.landing)), absent)
     # Several runs at once are for a server: an engine inside this process takes all of its cores anyway.
     at_once = AT_ONCE if SparkEngine().shared else 1
+    if SparkEngine().shared:
+        choose_plans(SparkEngine().spark_session, settings.landing)
     said = TextColumn("{task.description}", markup=False)
     columns = SpinnerColumn(), said, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     outcomes: list[UnitOutcome] = []

@@ -1,0 +1,29 @@
+"""How the plans of a fill are run: interpreted where what is landed is small, and compiled to Java where it is not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from de_assets.sources.landing import VISITS
+from de_resources.engine.plans import interpret_plans
+
+FEW_ROWS = 64 << 20
+"""Bytes of landed visits, some 150,000 of them, up to which a fill takes less time with plans that are interpreted."""
+
+
+def choose_plans(session: SparkSession, landing: Path) -> None:
+    """Set how plans are run in this session from now on, by the size of what is landed. Other sessions stay as they are."""
+    interpret_plans(session, not _takes_more_than(FEW_ROWS, landing / VISITS))
+
+
+def _takes_more_than(size: int, folder: Path) -> bool:
+    """Whether the files below the folder have more bytes; looks at no further file then."""
+    taken = 0
+    for place, _, names in os.walk(folder):
+        taken += sum((Path(place) / name).stat().st_size for name in names)
+        if taken > size:
+            return True
+    return False
