@@ -3,7 +3,8 @@
 Dagster makes a new SQLAlchemy engine for every event that it stores, which forgets how its statements are compiled, and a
 verdict of a check opens the index three times, each time with its own commit and, as nobody else has the file open, with all
 that SQLite tidies up behind the last one. Here the engine of a file is kept, what the index has of one event is one
-transaction, and the index stays open, as does the log of a run in the process that executes it, from its first step to its end.
+transaction, and a connection to the index stays open, as does one to the log of a run in the process that executes it, from its
+first step to its end.
 Everything else is Dagster's own: files, tables, migrations, one lock. Who follows a run in the UI watches its file, which
 changes by itself when the last connection to it is closed: it is touched after each event.
 
@@ -31,7 +32,7 @@ from weakref import WeakSet
 from dagster import DagsterEventType, DagsterInstance, EventLogEntry
 from sqlalchemy import create_engine, event, func, select
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import NullPool, Pool, QueuePool
 
 from de_resources.compat.event_log import (
     INDEX_SHARD_NAME,
@@ -66,7 +67,7 @@ class SqliteEventLog(SqliteEventLogStorage):
         self._engines: OrderedDict[str, Engine] = OrderedDict()
         self._inst_data = inst_data
         self._mine = _Open()
-        self._held: OrderedDict[str, sqlite3.Connection] = OrderedDict()
+        self._held: OrderedDict[str, None] = OrderedDict()
         self._tables: set[str] = set()
         self._empty_log: bytes | None = None
         _logs.add(self)
@@ -98,17 +99,18 @@ class SqliteEventLog(SqliteEventLogStorage):
 
     def store_event(self, event: EventLogEntry) -> None:
         """As Dagster does: into the log of its run, and then, in one transaction, all that the index has of it."""
+        kind = event.dagster_event_type if event.is_dagster_event else None
+        if kind == _HELD_FROM:
+            with self._db_lock:
+                self._hold(event.run_id)
         with ExitStack() as stack:
             self._mine.stack = stack
             try:
                 super().store_event(event)
             finally:
                 self._mine.stack = self._mine.index = None
-        kind = event.dagster_event_type if event.is_dagster_event else None
-        with self._db_lock:
-            if kind == _HELD_FROM:
-                self._hold(event.run_id)
-            elif kind in _HELD_UNTIL:
+        if kind in _HELD_UNTIL:
+            with self._db_lock:
                 self._close(event.run_id)
         with suppress(FileNotFoundError):  # a run that was deleted meanwhile
             os.utime(self.path_for_shard(event.run_id))
@@ -148,16 +150,15 @@ class SqliteEventLog(SqliteEventLogStorage):
             self._close(shard)
 
     def _hold(self, shard: str) -> None:
-        """Keep SQLite from tidying up behind every connection to the file. For whoever has the lock."""
-        if shard not in self._held:
-            self._held[shard] = _held_open(self.path_for_shard(shard))
+        """From its next use on, leave the file open: SQLite tidies up behind its last connection. For whoever has the lock."""
+        self._held[shard] = None
         if len(self._held) > _KEPT:
             self._close(next(each for each in self._held if each not in (INDEX_SHARD_NAME, shard)))
 
     def _close(self, shard: str) -> None:
-        held = self._held.pop(shard, None)
-        if held is not None:
-            held.close()
+        self._held.pop(shard, None)
+        if shard in self._engines:
+            self._engines[shard].dispose()
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
@@ -178,8 +179,12 @@ class SqliteEventLog(SqliteEventLogStorage):
                 self._initialized_dbs.add(shard)
             if shard == INDEX_SHARD_NAME:
                 self._hold(shard)
-            with engine.connect() as connection, connection.begin():
-                yield connection
+            try:
+                with engine.connect() as connection, connection.begin():
+                    yield connection
+            finally:
+                if shard not in self._held:
+                    engine.dispose()
 
     def _engine(self, shard: str) -> Engine:
         engine = self._engines.pop(shard, None) or _new_engine(self.conn_string_for_shard(shard))
@@ -209,26 +214,20 @@ class SqliteEventLog(SqliteEventLogStorage):
         if self._empty_log is None:
             with TemporaryDirectory() as folder:
                 file = Path(folder, "empty.db")
-                super()._initdb(_new_engine(f"sqlite:///{file}"))
+                super()._initdb(_new_engine(f"sqlite:///{file}", NullPool))
                 self._empty_log = file.read_bytes()
         return self._empty_log
 
 
-def _new_engine(url: str) -> Engine:
-    engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS})
+def _new_engine(url: str, pool: type[Pool] = QueuePool) -> Engine:
+    """An engine whose connections stay open until it is disposed of: one, as a rule, for whoever has the lock."""
+    engine = create_engine(url, poolclass=pool, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS})
     event.listen(engine, "connect", _without_waiting_for_the_disk)
     return engine
 
 
 def _without_waiting_for_the_disk(connection: sqlite3.Connection, _record: object) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
-
-
-def _held_open(file: str) -> sqlite3.Connection:
-    """A connection that keeps SQLite from tidying up behind every other one. It holds no lock that anybody waits for."""
-    held = sqlite3.connect(file, timeout=SQLITE_BUSY_TIMEOUT_SECONDS, check_same_thread=False)
-    held.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the file
-    return held
 
 
 _logs: WeakSet[SqliteEventLog] = WeakSet()

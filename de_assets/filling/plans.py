@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from de_assets.sources.landing import VISITS
 from de_resources.engine.plans import interpret_plans
 
-FEW_ROWS = 64 << 20
-"""Bytes of landed visits, some 150,000 of them, up to which a fill takes less time with plans that are interpreted."""
+FEW_ROWS = 32 << 20
+"""Bytes of landed visits, some 75,000 of them, up to which plans are interpreted: at 100,000 both ways take the same time."""
 
 
 def choose_plans(session: SparkSession, landing: Path) -> None:
