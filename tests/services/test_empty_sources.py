@@ -26,6 +26,7 @@ pytestmark = pytest.mark.services
 
 def test_every_dataset_is_made_of_nothing(platform: Platform, quiet_services: LocalServices) -> None:
     """Also of visits; devices have a dump, without which nobody knows any."""
+    quiet_services.up(["partner", "geo"])
     settings = quiet_services.settings
     for number in range(HOURS):
         publish(hour_folder(settings.landing, START + timedelta(hours=number)), {})
