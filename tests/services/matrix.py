@@ -55,6 +55,7 @@ _PLAIN = (
 _AT_ONCE = "services/test_platform_together.py"
 _HOURS = "hours again, services/test_platform_killed.py"
 _NIGHTS = "days again after a range, in order, beside one pass over the visits, graph/test_sessions_days.py"
+_CUBES = "a day of a range again, and its week beside a plain count, graph/test_visits_cube_weekly.py"
 ASKED_BY_OTHERS = {
     Cell("rerun", "bronze/legacy_visits"): "hours of a range again, services/test_incremental_loader.py",
     Cell("rerun", "bronze/visits"): _HOURS,
@@ -66,6 +67,8 @@ ASKED_BY_OTHERS = {
     Cell("rerun", "gold/user_activity"): (
         "its last day is computed again by two runs at once; earlier days and their replay, graph/test_stateful_merger.py"
     ),
+    Cell("rerun", "gold/visitor_sketches_daily"): _CUBES,
+    Cell("rerun", "gold/visits_cube_daily"): _CUBES,
     Cell("rerun", "gold/visits_cube_weekly"): "a week again beside a plain count, graph/test_visits_cube_weekly.py",
     Cell("rerun", "serving/weekly_visits"): "a week again, value by value, services/test_weekly_visits.py",
     Cell("kill", "bronze/legacy_visits"): _PLAIN,
