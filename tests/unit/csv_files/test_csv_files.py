@@ -129,14 +129,20 @@ def test_the_later_day_may_come_first_and_a_second_run_of_a_day_waits_for_the_on
 ) -> None:
     write([row(3, day=NEXT)], NEXT)
     second: list[Future[dict[str, DayFile]]] = []
+    order: list[str] = []
 
     def come(_: str) -> None:
         if not second:
             second.append(beside.submit(write, [row(2)], origin="second"))
-            wait([second[0]], timeout=0.5)  # it would be through by then if nothing held it
+            wait([second[0]], timeout=1)  # it would be at work by then if nothing held it
 
-    with ThreadPoolExecutor(1) as beside, at("before_switch", come):
+    begins, ends = (
+        at("before_write", lambda _: order.append("begins")),
+        at("after_commit", lambda _: order.append("ends")),
+    )
+    with begins, ends, ThreadPoolExecutor(1) as beside, at("before_switch", come):
         first = write([row(1)])[DAY]
+    assert order == ["begins", "ends"] * 2
     told = second[0].result()[DAY]
     assert files.manifest(DAY) == told != first
     assert files.is_whole(DAY)
