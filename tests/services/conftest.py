@@ -60,6 +60,13 @@ def quiet_services(lone_services: LocalServices, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
+def all_quiet_services(quiet_services: LocalServices) -> LocalServices:
+    """With those of partner and geo: all that the whole graph asks for."""
+    quiet_services.up(["partner", "geo"])
+    return quiet_services
+
+
+@pytest.fixture
 def reduced_anew(at_home: LocalServices) -> None:
     """Nobody has written `visits_reduced` yet: tests of a process share the topic, and each has a lake, with a checkpoint."""
     broker = KafkaBroker()

@@ -103,10 +103,10 @@ def test_a_piece_of_the_log_is_landed_read_and_counted_beside_sources_of_nothing
 
 
 def test_a_piece_of_the_log_with_a_quiet_hour_becomes_its_known_figures(
-    engine: str, quiet_services: LocalServices, piece: Path
+    engine: str, all_quiet_services: LocalServices, piece: Path
 ) -> None:
     said = de(
-        {"DE_HOME": str(quiet_services.settings.home), "DE_SPARK": engine},
+        {"DE_HOME": str(all_quiet_services.settings.home), "DE_SPARK": engine},
         *("run", "--once", "--without-services", "--log", str(piece)),
     )
     for figure in FIGURES:
