@@ -53,7 +53,7 @@ _PLAIN = (
     "faults/test_writer_faults.py"
 )
 _AT_ONCE = "services/test_platform_together.py"
-_HOURS = "hours again, services/test_platform_killed.py"
+_HOURS = "an hour of a range again, alone, services/test_platform_killed.py"
 _NIGHTS = "days again after a range, in order, beside one pass over the visits, graph/test_sessions_days.py"
 _CUBES = "a day of a range again, and its week beside a plain count, graph/test_visits_cube_weekly.py"
 ASKED_BY_OTHERS = {
