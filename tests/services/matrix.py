@@ -54,7 +54,6 @@ _PLAIN = (
 )
 _AT_ONCE = "services/test_platform_together.py"
 _HOURS = "an hour of a range again, alone, services/test_platform_killed.py"
-_NIGHTS = "days again after a range, in order, beside one pass over the visits, graph/test_sessions_days.py"
 _CUBES = "a day of a range again, and its week beside a plain count, graph/test_visits_cube_weekly.py"
 ASKED_BY_OTHERS = {
     Cell("rerun", "bronze/legacy_visits"): "hours of a range again, services/test_incremental_loader.py",
@@ -62,8 +61,6 @@ ASKED_BY_OTHERS = {
     Cell("rerun", "silver/visits"): _HOURS,
     Cell("rerun", "serving/visits_csv"): "a day of a range again, the same bytes, graph/test_parallel_split.py",
     Cell("rerun", "serving/visits_export"): "a day of a range again, graph/test_parallel_split.py",
-    Cell("rerun", "gold/sessions_pending"): _NIGHTS,
-    Cell("rerun", "gold/sessions"): _NIGHTS,
     Cell("rerun", "gold/user_activity"): (
         "its last day is computed again by two runs at once; earlier days and their replay, graph/test_stateful_merger.py"
     ),
@@ -78,9 +75,6 @@ ASKED_BY_OTHERS = {
     Cell("kill", "gold/user_activity"): (
         "a death between taking back and merging, unit/delta/test_stateful_merge.py; of a merge, faults/test_writer_faults.py"
     ),
-    Cell("kill", "gold/visits_cube_daily"): (
-        "around the switch, faults/test_writer_faults.py; a retry at each point, graph/test_audited_publish.py"
-    ),
     Cell("kill", "gold/sessions"): "an observed write dies like any other, faults/test_writer_faults.py",
     Cell("kill", "serving/page_counts"): "unit/csv_files/test_csv_files.py",
     Cell("kill", "serving/partner_feed"): "services/test_postgres_writer.py",
@@ -93,7 +87,7 @@ ASKED_BY_OTHERS = {
     Cell("backwards", "gold/users_snapshot"): "the later day first, unit/proxy/test_version_store.py",
     Cell("backwards", "serving/page_counts"): "the later day first, unit/csv_files/test_csv_files.py",
     Cell("backwards", "gold/user_activity"): (
-        "days in any order and their replay, unit/delta/test_stateful_plan.py; on a table, unit/delta/test_stateful_merge.py"
+        "days in any order and their replay, unit/delta/test_stateful_plan.py; on a table, graph/test_stateful_merger.py"
     ),
     Cell(
         "backwards", "serving/partner_feed"

@@ -22,7 +22,7 @@ DEVICES = {"assets": ["bronze/devices", "silver/devices"]}
 STREAM = {"assets": ["bronze/visits_stream"]}
 LEGACY: dict[str, Any] = {"assets": ["bronze/legacy_visits"], **ALL_HOURS}
 AS_A_WHOLE: list[dict[str, Any]] = [DEVICES, {"assets": ["bronze/users_changes"]}, {"assets": ["silver/users"]}, STREAM]
-"""What has no partitions: whatever has, is run again by the matrix."""
+"""What has no partitions: whatever has, is run again by the matrix, or by the tests that it names."""
 RUNS = [LEGACY, *AS_A_WHOLE]
 FROM_SERVICES = ("bronze/legacy_visits", "bronze/users_changes", "silver/users", *STREAM["assets"])
 """Their checks are executed here: those of the others, with rows in them, by `de run` in `ui/conftest.py`."""
