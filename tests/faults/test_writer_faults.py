@@ -44,6 +44,8 @@ POINTS = tuple(point for point in ALL_POINTS if point not in SWITCHES)
 MODES = ("append", "overwrite", "merge", "overwrite")
 """Who dies at each of them."""
 WRITER = "de_resources.delta.publish:AuditedPublish"
+OBSERVED = {"before_commit": "de_resources.observers.online:OnlineObserver"}
+"""Who is observed there meanwhile: the writes of others are their own."""
 SEED, NEW = [1, 2], [2, 3, 4]
 AFTER = {"overwrite": NEW, "append": SEED + NEW, "merge": [1, 2, 3, 4]}
 
@@ -380,14 +382,15 @@ class TestKilled:
         self, point: str, mode: str, worker: Worker, engine: SparkEngine, tmp_path: Path
     ) -> None:
         there(tmp_path, mode, a=SEED, b=[9])
-        step = {"name": mode, "rows": NEW, "key": "a", "mode": mode}
+        writer = {"writer": OBSERVED[point]} if point in OBSERVED else {}
+        step = {"name": mode, "rows": NEW, "key": "a", "mode": mode, **writer}
         ended = worker.do({"root": str(tmp_path), "steps": [step]}, DE_KILL_AT=point)
         assert ended == -signal.SIGKILL, worker.told()[-2000:]
         committed = point in ("after_commit", "recorded")
         assert live(tmp_path, mode) == sorted([*(AFTER[mode] if committed else SEED), 9])
         if mode == "append" and committed:
             return  # a new run appends again: repeating is what an append promises
-        materialise(engine, tmp_path, name=mode, rows=NEW, key="a", mode=mode)
+        materialise(engine, tmp_path, name=mode, rows=NEW, key="a", mode=mode, **writer)
         assert live(tmp_path, mode) == sorted([*AFTER[mode], 9])
 
     def test_while_files_are_being_written_and_run_again(

@@ -50,13 +50,20 @@ def lone_services(new_services: Callable[[], LocalServices]) -> Iterator[LocalSe
 
 @pytest.fixture
 def quiet_services(lone_services: LocalServices, monkeypatch: pytest.MonkeyPatch) -> LocalServices:
-    """What the platform prepares - database, broker, capture, partner, geo -, and nothing has happened; by the environment."""
-    lone_services.up(["postgres", "kafka", "capture", "partner", "geo"], topics=TOPICS, captures=CAPTURES)
+    """Database, broker and capture as the platform prepares them, and nothing has happened; found by the environment."""
+    lone_services.up(["postgres", "kafka", "capture"], topics=TOPICS, captures=CAPTURES)
     monkeypatch.setenv("DE_HOME", str(lone_services.settings.home))
     with closing(PostgresDatabase().open()) as connection:
         create_tables(connection)
     prepare(PostgresDatabase(), USERS_CAPTURE)
     return lone_services
+
+
+@pytest.fixture
+def all_quiet_services(quiet_services: LocalServices) -> LocalServices:
+    """With those of partner and geo: all that the whole graph asks for."""
+    quiet_services.up(["partner", "geo"])
+    return quiet_services
 
 
 @pytest.fixture

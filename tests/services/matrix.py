@@ -19,7 +19,7 @@ from de_assets.definitions import defs
 
 OF_EVERY_STEP = ("rerun", "ranges")
 """What asks how an asset is computed: a partition once more in a run of its own, and all partitions in one run. The clean
-lake is filled in the second way, so that every suite asks the first one."""
+lake is filled in the second way, so that every suite asks the first one: here, or where an asset's own tests do."""
 OF_EVERY_STORE = ("backwards", "together")
 """What asks where it is written: the first partition after the last one, and two runs at once."""
 OF_EVERY_WRITER = ("kill",)
@@ -53,11 +53,29 @@ _PLAIN = (
     "faults/test_writer_faults.py"
 )
 _AT_ONCE = "services/test_platform_together.py"
+_HOURS = "an hour of a range again, alone, services/test_platform_killed.py"
+_CUBES = "a day of a range again, and its week beside a plain count, graph/test_visits_cube_weekly.py"
 ASKED_BY_OTHERS = {
+    Cell("rerun", "bronze/legacy_visits"): "hours of a range again, services/test_incremental_loader.py",
+    Cell("rerun", "bronze/visits"): _HOURS,
+    Cell("rerun", "silver/visits"): _HOURS,
+    Cell("rerun", "serving/visits_csv"): "a day of a range again, the same bytes, graph/test_parallel_split.py",
+    Cell("rerun", "serving/visits_export"): "a day of a range again, graph/test_parallel_split.py",
+    Cell("rerun", "gold/user_activity"): (
+        "its last day is computed again by two runs at once; earlier days and their replay, graph/test_stateful_merger.py"
+    ),
+    Cell("rerun", "gold/visitor_sketches_daily"): _CUBES,
+    Cell("rerun", "gold/visits_cube_daily"): _CUBES,
+    Cell("rerun", "gold/visits_cube_weekly"): "a week again beside a plain count, graph/test_visits_cube_weekly.py",
+    Cell("rerun", "serving/weekly_visits"): "a week again, value by value, services/test_weekly_visits.py",
     Cell("kill", "bronze/legacy_visits"): _PLAIN,
     Cell("kill", "bronze/visits"): "services/test_platform_killed.py, a death in each of two tables",
     Cell("kill", "staging/visits"): f"the lake's own writer, in another folder: {_PLAIN}",
     Cell("kill", "gold/users_snapshot"): "unit/proxy/test_version_store.py; graph/test_proxy.py",
+    Cell("kill", "gold/user_activity"): (
+        "a death between taking back and merging, unit/delta/test_stateful_merge.py; of a merge, faults/test_writer_faults.py"
+    ),
+    Cell("kill", "gold/sessions"): "an observed write dies like any other, faults/test_writer_faults.py",
     Cell("kill", "serving/page_counts"): "unit/csv_files/test_csv_files.py",
     Cell("kill", "serving/partner_feed"): "services/test_postgres_writer.py",
     Cell(
@@ -66,13 +84,23 @@ ASKED_BY_OTHERS = {
     Cell("kill", "serving/weekly_visits"): "services/test_weekly_tables.py",
     Cell("backwards", "bronze/legacy_visits"): "services/test_platform_killed.py, the last hour first",
     Cell("backwards", "staging/visits"): "the lake's own store, in another folder: services/test_platform_killed.py",
+    Cell("backwards", "gold/users_snapshot"): "the later day first, unit/proxy/test_version_store.py",
+    Cell("backwards", "serving/page_counts"): "the later day first, unit/csv_files/test_csv_files.py",
+    Cell("backwards", "gold/user_activity"): (
+        "days in any order and their replay, unit/delta/test_stateful_plan.py; on a table, graph/test_stateful_merger.py"
+    ),
+    Cell(
+        "backwards", "serving/partner_feed"
+    ): "the later day while the first one waits, services/test_postgres_writer.py",
     Cell("backwards", "serving/weekly_visits"): "services/test_weekly_tables.py",
     Cell("together", "bronze/legacy_visits"): _AT_ONCE,
     Cell("together", "staging/visits"): f"the lake's own writer, in another folder: {_AT_ONCE}",
+    Cell("together", "gold/users_snapshot"): "switches that come at once, unit/proxy/test_version_store.py",
+    Cell("together", "serving/page_counts"): "two runs of one day, unit/csv_files/test_csv_files.py",
     Cell("together", "serving/partner_feed"): "services/test_postgres_writer.py",
     Cell("together", "serving/weekly_visits"): "services/test_weekly_tables.py",
 }
-"""Cells of the first step of a store or a writer, and the tests of it that ask the same of it in every suite."""
+"""Cells of a step, or of the first one of a store or a writer, and the tests that ask the same of it in every suite."""
 
 
 def store(step: str) -> Kind:
@@ -106,10 +134,14 @@ def of_each_kind() -> list[Cell]:
     return [cell for cell in _cells() if cell.disturbance in kinds and cell.step in first[kinds[cell.disturbance]]]
 
 
+def by_default() -> list[Cell]:
+    """Every step computed again, and of each store and each writer one disturbed: what every suite asks, here or elsewhere."""
+    return [Cell("rerun", step) for step in steps()] + of_each_kind()
+
+
 def asked_always() -> list[Cell]:
-    """Every step is computed again; of each store and each writer one is disturbed in the ways that no other test asks."""
-    again = [Cell("rerun", step) for step in steps()]
-    return again + [cell for cell in of_each_kind() if cell not in ASKED_BY_OTHERS]
+    """What of that no other test asks."""
+    return [cell for cell in by_default() if cell not in ASKED_BY_OTHERS]
 
 
 def _cells() -> Iterator[Cell]:

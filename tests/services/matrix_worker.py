@@ -1,9 +1,9 @@
 """Fills a lake with every partitioned asset of the graph, disturbed in some way; see `test_idempotency_matrix`.
 
-`python matrix_worker.py '{"phases": [["kill", ["gold/sessions"]]], "first": "2024-10-09T23", "hours": 2}'` with a run worker's
-variables. Nothing names an asset here: what is partitioned is found in the graph. The process itself only plans; runs are
-made by forks of it, so that what the runs of one disturbance have left in memory helps no other one, and that a run can be
-killed.
+Its work: `{"phases": [["undisturbed", null], ["kill", ["gold/sessions"]]], "first": "2024-10-09T23", "hours": 2}`, with the
+variables of a run worker. Nothing names an asset here: what is partitioned is found in the graph. The process itself only
+plans; runs are made by forks of it, so that what the runs of one disturbance have left in memory helps no other one, and
+that a run can be killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -31,7 +30,6 @@ from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
 from dagster._utils.error import SerializableErrorInfo
 from psycopg2.sql import SQL, Identifier
-from warm_process import PRELOADED
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -80,6 +78,15 @@ def plan(first: datetime, end: datetime) -> list[Step]:
             assets = tuple(sorted(cast("set[dg.AssetKey]", graph.get(key).execution_set_asset_keys)))
             steps.setdefault(assets, _step(graph, assets, first, end))
     return list(steps.values())
+
+
+def chosen(steps: Sequence[Step], names: Sequence[str] | None, *, and_ancestors: bool) -> list[Step]:
+    """The steps of these names (None: all), and, to fill a lake, what they are computed from."""
+    wanted = {key for step in steps if names is None or step.name in names for key in step.assets}
+    if and_ancestors:
+        graph = defs.resolve_asset_graph()
+        wanted = wanted.union(*(graph.get_ancestor_asset_keys(key) for key in wanted))
+    return [step for step in steps if wanted & set(step.assets)]
 
 
 def _step(graph: AssetGraph, assets: tuple[dg.AssetKey, ...], first: datetime, end: datetime) -> Step:
@@ -399,18 +406,12 @@ def say(number: int, steps: Sequence[Step]) -> None:
 
 
 def main(work: dict[str, Any]) -> None:
-    """Go through the phases, each a disturbance and the names of its steps (null: all), and print what each leaves."""
+    """Go through the phases, each a disturbance and the names of its steps (None: all), and print what each leaves."""
     first = datetime.fromisoformat(work["first"] + ":00:00+00:00")
     read_migrations_once()
     dg.DagsterInstance.ephemeral().dispose()  # reads them, before there are forks
-    for module in PRELOADED:  # once, and not by every fork
-        import_module(module)
     steps = plan(first, first + timedelta(hours=work["hours"]))
     for number, (disturbance, names) in enumerate(work["phases"]):
-        disturbed = [step for step in steps if names is None or step.name in names]
+        disturbed = chosen(steps, names, and_ancestors=disturbance == "undisturbed")
         disturb(disturbance, disturbed)
         all_good(fork(partial(say, number, disturbed)))
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))

@@ -8,7 +8,7 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -63,6 +63,11 @@ _numbers = count()
 def key_of(hour: datetime) -> str:
     """The partition key of an hour."""
     return f"{hour:%Y-%m-%d-%H:%M}"
+
+
+def multiset(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Rows that can be compared with those of another lake."""
+    return Counter(repr(sorted(row.items())) for row in rows)
 
 
 KEYS = [key_of(hour) for hour in HOURS]
@@ -159,7 +164,7 @@ class Lakehouse:
 
     def multiset(self, table: str) -> Counter[str]:
         """The rows as a multiset, for comparison with another lake's."""
-        return Counter(repr(sorted(row.items())) for row in self.rows(table))
+        return multiset(self.rows(table))
 
     def per_key(self, table: str, column: str) -> dict[str, int]:
         """Rows per hour."""

@@ -24,9 +24,9 @@ START, HOURS = datetime(2024, 1, 1, 22, tzinfo=UTC), 4
 pytestmark = pytest.mark.services
 
 
-def test_every_dataset_is_made_of_nothing(platform: Platform, quiet_services: LocalServices) -> None:
+def test_every_dataset_is_made_of_nothing(platform: Platform, all_quiet_services: LocalServices) -> None:
     """Also of visits; devices have a dump, without which nobody knows any."""
-    settings = quiet_services.settings
+    settings = all_quiet_services.settings
     for number in range(HOURS):
         publish(hour_folder(settings.landing, START + timedelta(hours=number)), {})
     land_devices(settings.landing, World(seed=0), START)

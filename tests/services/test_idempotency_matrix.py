@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
+from uuid import uuid4
 
 import matrix
 import pytest
+import warm_process
 from matrix import Cell
-from platform_world import PER_HOUR, RATES, WORLD, Lakehouse, Platform
+from platform_world import PER_HOUR, RATES, WORLD, Lakehouse, Platform, Worker
 
 from de_assets.calendar import Calendar
 from de_assets.sources.simulator import hours_between, land_visits
@@ -30,11 +30,12 @@ from de_resources.postgres import PostgresDatabase
 pytestmark = [pytest.mark.services, pytest.mark.faults, pytest.mark.timeout(1500)]
 
 TESTS = Path(__file__).parents[1]
-WORKER = Path(__file__).with_name("matrix_worker.py")
+SECONDS = 900
 # Midnight lies between them: two partitions of every kind.
 CALENDAR = Calendar.parse("2024-10-09T23/2024-10-10T01")
 HOURS = hours_between(CALENDAR.start, CALENDAR.start + timedelta(hours=2))
 CELLS = matrix.asked_always()
+STEPS = [step for step in matrix.steps() if step in {cell.step for cell in CELLS}]
 A_ROUND = 4
 """Of a long proof: so many cells that no other suite asks, and as many of the others."""
 Contents = dict[str, list[str]]
@@ -48,7 +49,12 @@ class Matrix:
 
     @cached_property
     def clean(self) -> Contents:
-        """The rows per asset of one clean run."""
+        """The rows of one clean run per asset that every suite disturbs, and of what these are computed from."""
+        return self._worker(("undisturbed", STEPS))[0]
+
+    @cached_property
+    def clean_of_all(self) -> Contents:
+        """The rows of one clean run per asset."""
         return self._worker(("undisturbed", None))[0]
 
     @cached_property
@@ -65,16 +71,17 @@ class Matrix:
 
     def after_each(self, cells: Sequence[Cell]) -> list[Contents]:
         """The rows per asset of its step after each of these cells, in their order."""
-        assert self.clean
+        assert self.clean_of_all
         return self._worker(*((cell.disturbance, [cell.step]) for cell in cells))
 
     def _worker(self, *phases: tuple[str, Sequence[str] | None]) -> list[Contents]:
         work = {"phases": phases, "first": f"{HOURS[0]:%Y-%m-%dT%H}", "hours": len(HOURS)}
-        command = [sys.executable, str(WORKER), json.dumps(work)]
-        done = subprocess.run(command, env=self.lake.variables(), capture_output=True, text=True, timeout=900)
-        assert done.returncode == 0, f"{phases}: {done.stdout[-1000:]}{done.stderr[-4000:]}"
+        output = self.lake.folder / f"{uuid4()}.out"
+        process = warm_process.start("matrix_worker:main", work, environment=self.lake.variables(), output=output)
+        done = Worker(process, output).end(SECONDS)
+        assert done.status == 0, f"{phases}: {done.output[-5000:]}"
         contents: list[Contents] = [{} for _ in phases]
-        for line in done.stdout.splitlines():
+        for line in done.output.splitlines():
             if line.startswith('{"phase"'):
                 said = json.loads(line)
                 contents[said["phase"]][said["asset"]] = said["rows"]
@@ -93,7 +100,7 @@ def lake_of_all(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory
     return Matrix(lake)
 
 
-@pytest.mark.parametrize("asset", [asset for assets in matrix.steps().values() for asset in assets])
+@pytest.mark.parametrize("asset", [asset for step in STEPS for asset in matrix.steps()[step]])
 def test_a_clean_lake_has_rows_of_every_asset(asset: str, lake_of_all: Matrix) -> None:
     assert lake_of_all.clean[asset], "an empty table would be equal to any other empty one"
 
@@ -107,7 +114,7 @@ def test_the_rows_are_those_of_a_clean_run(disturbance: str, asset: str, lake_of
 
 
 def test_what_is_left_to_other_tests_is_a_cell_that_would_be_asked() -> None:
-    assert set(matrix.ASKED_BY_OTHERS) <= set(matrix.of_each_kind()), "a cell that nobody asks needs no reason"
+    assert set(matrix.ASKED_BY_OTHERS) <= set(matrix.by_default()), "a cell that nobody asks needs no reason"
     named = {name for why in matrix.ASKED_BY_OTHERS.values() for name in re.findall(r"[\w/]+\.py", why)}
     assert [name for name in sorted(named) if not (TESTS / name).exists()] == []
     assert all(re.search(r"\.py", why) for why in matrix.ASKED_BY_OTHERS.values())
@@ -116,6 +123,7 @@ def test_what_is_left_to_other_tests_is_a_cell_that_would_be_asked() -> None:
 def test_so_they_are_after_cells_that_no_other_suite_asks(soak_seed: int, lake_of_all: Matrix) -> None:
     """One after the other, so that each meets a table that another disturbance has left."""
     cells = matrix.chosen(soak_seed, A_ROUND)
+    assert all(lake_of_all.clean_of_all.values()), "an empty table would be equal to any other empty one"
     for number, (cell, left) in enumerate(zip(cells, lake_of_all.after_each(cells), strict=True)):
         for asset, rows in left.items():
-            assert rows == lake_of_all.clean[asset], f"{asset} after {cell}, which came after {cells[:number]}"
+            assert rows == lake_of_all.clean_of_all[asset], f"{asset} after {cell}, which came after {cells[:number]}"

@@ -1,4 +1,7 @@
-"""The graph over Spark Connect, broker and database: what is found is what the simulator put in, hour by hour."""
+"""The graph over Spark Connect, broker and database: what is found is what the simulator put in.
+
+Of the landed visits, hour by hour: `test_platform_killed`.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,10 @@ pytestmark = pytest.mark.services
 ALL_HOURS = {"first": KEYS[0], "last": KEYS[-1]}
 DEVICES = {"assets": ["bronze/devices", "silver/devices"]}
 STREAM = {"assets": ["bronze/visits_stream"]}
-BY_HOUR: list[dict[str, Any]] = [
-    {"assets": ["bronze/visits", "bronze/visits_dead_letter"], **ALL_HOURS},
-    {"assets": ["silver/visits", "silver/visits_late"], **ALL_HOURS},
-    {"assets": ["bronze/legacy_visits"], **ALL_HOURS},
-]
+LEGACY: dict[str, Any] = {"assets": ["bronze/legacy_visits"], **ALL_HOURS}
 AS_A_WHOLE: list[dict[str, Any]] = [DEVICES, {"assets": ["bronze/users_changes"]}, {"assets": ["silver/users"]}, STREAM]
-"""What has no partitions: whatever has, is run again by the matrix."""
-RUNS = [*BY_HOUR, *AS_A_WHOLE]
+"""What has no partitions: whatever has, is run again by the matrix, or by the tests that it names."""
+RUNS = [LEGACY, *AS_A_WHOLE]
 FROM_SERVICES = ("bronze/legacy_visits", "bronze/users_changes", "silver/users", *STREAM["assets"])
 """Their checks are executed here: those of the others, with rows in them, by `de run` in `ui/conftest.py`."""
 TABLES = [name for run in AS_A_WHOLE for name in run["assets"]]
@@ -58,11 +57,6 @@ class Filled:
     def per_hour(self, table: str, column: str) -> dict[str, int]:
         return dict(Counter(key_of(row[column]) for row in self.rows(table, 0)))
 
-    def injected(self, *kinds: str) -> dict[str, int]:
-        """Defects per hour, hours without one left out, as a count of rows leaves them out."""
-        counts = {key_of(hour): self.platform.truth.hour(hour).counts for hour in HOURS}
-        return {key: n for key, count in counts.items() if (n := sum(count[kind] for kind in kinds))}
-
 
 @pytest.fixture(scope="module")
 def filled(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Filled:
@@ -70,49 +64,9 @@ def filled(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> 
     return Filled(fed_platform, Lakehouse(fed_platform.services, tmp_path_factory.mktemp("truth")))
 
 
-@pytest.mark.pattern("dead_letter", "incremental_loader")
-def test_every_landed_line_is_in_one_of_two_tables_and_every_defect_is_found(filled: Filled) -> None:
-    dead = filled.per_hour("bronze/visits_dead_letter", "landing_hour")
-    valid = filled.per_hour("bronze/visits", "landing_hour")
-
-    assert dead == filled.injected(Defect.MALFORMED, Defect.MISSING)
-    lines = {key_of(hour): filled.platform.truth.hour(hour).lines for hour in HOURS}
-    assert {key: valid[key] + dead.get(key, 0) for key in KEYS} == lines
-
-
-@pytest.mark.pattern("windowed_deduplicator")
-def test_exactly_the_copies_are_removed(filled: Filled) -> None:
-    landed, valid, late = (
-        filled.per_hour(table, column)
-        for table, column in (
-            ("bronze/visits", "landing_hour"),
-            ("silver/visits", "event_hour"),
-            ("silver/visits_late", "landing_hour"),
-        )
-    )
-    assert {key: landed[key] - valid[key] - late[key] for key in KEYS} == filled.injected(Defect.DUPLICATE)
-    ids = [row["visit_id"] for table in ("silver/visits", "silver/visits_late") for row in filled.rows(table, 0)]
-    assert len(ids) == len(set(ids))
-
-
-@pytest.mark.pattern("late_data_detector")
-def test_exactly_the_late_and_the_future_ones_are_set_apart(filled: Filled) -> None:
-    assert filled.per_hour("silver/visits_late", "landing_hour") == filled.injected(Defect.LATE, Defect.FUTURE)
-    found: dict[bool, set[str]] = {True: set(), False: set()}
-    for row in filled.rows("silver/visits_late", 0):
-        found[row["lateness_seconds"] > 0].add(row["visit_id"])
-    truth = filled.platform.truth
-    assert found == {True: set(truth.ids(Defect.LATE, HOURS)), False: set(truth.ids(Defect.FUTURE, HOURS))}
-
-
 def test_the_rows_per_partition_that_a_range_run_reports_are_the_rows_there_are(filled: Filled) -> None:
-    for table, column, run in (
-        ("bronze/visits", "landing_hour", 0),
-        ("silver/visits", "event_hour", 1),
-        ("bronze/legacy_visits", "ingestion_hour", 2),
-    ):
-        reported = {m["partition"]: m["rows"] for m in filled.twice.materialised(table, run)}
-        assert reported == filled.per_hour(table, column)
+    reported = {m["partition"]: m["rows"] for m in filled.twice.materialised("bronze/legacy_visits", 0)}
+    assert reported == filled.per_hour("bronze/legacy_visits", "ingestion_hour")
 
 
 def test_runs_are_on_the_server_and_never_say_its_token(filled: Filled) -> None:

@@ -15,8 +15,11 @@ from pathlib import Path
 
 import pytest
 from platform_world import Lakehouse, Platform
+from typer.testing import CliRunner
 
 from de_assets.calendar import RecordedCalendar
+from de_assets.cli.application import application
+from de_assets.cli.terminal import console
 from de_resources.local import LocalServices
 from de_resources.spark import SparkEngine
 
@@ -71,11 +74,13 @@ def de(environment: dict[str, str], *arguments: str) -> str:
 
 
 def test_a_piece_of_the_log_is_landed_read_and_counted_beside_sources_of_nothing(
-    engine: str, quiet_services: LocalServices, piece: Path, tmp_path: Path
+    engine: str, quiet_services: LocalServices, piece: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = de({"DE_HOME": str(quiet_services.settings.home)}, "land", str(piece))
+    monkeypatch.setattr(console, "width", 240)
+    landed_by_command = CliRunner().invoke(application(), ["land", str(piece)])
+    assert landed_by_command.exit_code == 0, landed_by_command.output
     for figure in LANDED:
-        assert figure in said
+        assert figure in landed_by_command.stdout
     recorded = RecordedCalendar.find(quiet_services.settings)
     assert recorded is not None
     lake = Lakehouse(quiet_services, tmp_path)
@@ -98,10 +103,10 @@ def test_a_piece_of_the_log_is_landed_read_and_counted_beside_sources_of_nothing
 
 
 def test_a_piece_of_the_log_with_a_quiet_hour_becomes_its_known_figures(
-    engine: str, quiet_services: LocalServices, piece: Path
+    engine: str, all_quiet_services: LocalServices, piece: Path
 ) -> None:
     said = de(
-        {"DE_HOME": str(quiet_services.settings.home), "DE_SPARK": engine},
+        {"DE_HOME": str(all_quiet_services.settings.home), "DE_SPARK": engine},
         *("run", "--once", "--without-services", "--log", str(piece)),
     )
     for figure in FIGURES:

@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 from processes import listening, living, outlets
 from simulated_home import START, View
+from typer.testing import CliRunner
 from waiting import PATIENCE
 from web_ui import PROJECT, SERVE, Webserver, free_port, until
 
+from de_assets.cli.application import application
 from de_assets.cli.ui import answers
 from de_resources.local.processes import MARKER, marked, stop_all
 
@@ -56,11 +58,13 @@ def said(home: Path, number: int = 0) -> str:
 
 
 def land_beside(home: Path, days: int) -> None:
-    """A log of one view at noon of each day, landed by a process of its own."""
+    """A log of one view at noon of each day, landed by the command in another process than the UI's: this one."""
     log = home / "access.log"
     log.write_text("".join(f"{View(START + timedelta(days=day, hours=12), '/').line}\n" for day in range(days)))
-    land = [str(Path(sys.executable).with_name("de")), "land", str(log)]
-    subprocess.run(land, cwd=PROJECT, env={**os.environ, "DE_HOME": str(home)}, check=True, timeout=120)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DE_HOME", str(home))
+        landed = CliRunner().invoke(application(), ["land", str(log)])
+    assert landed.exit_code == 0, landed.output
 
 
 def test_the_ui_is_reachable_from_here_only_and_leaves_nothing(serve: Serve, tmp_path: Path) -> None:

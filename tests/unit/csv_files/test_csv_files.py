@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import random
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -120,6 +121,33 @@ def test_several_days_are_a_file_each_and_a_quiet_one_is_a_header(files: DayFile
     assert sorted(path.name for path in files.folder.iterdir()) == sorted(
         f"{d}.{s}" for d in days for s in ("csv", "json")
     )
+
+
+@pytest.mark.faults
+def test_the_later_day_may_come_first_and_a_second_run_of_a_day_waits_for_the_one_that_is_writing(
+    files: DayFiles, write: Any
+) -> None:
+    write([row(3, day=NEXT)], NEXT)
+    second: list[Future[dict[str, DayFile]]] = []
+    order: list[str] = []
+
+    def come(_: str) -> None:
+        if not second:
+            second.append(beside.submit(write, [row(2)], origin="second"))
+            wait([second[0]], timeout=1)  # it would be at work by then if nothing held it
+
+    begins, ends = (
+        at("before_write", lambda _: order.append("begins")),
+        at("after_commit", lambda _: order.append("ends")),
+    )
+    with begins, ends, ThreadPoolExecutor(1) as beside, at("before_switch", come):
+        first = write([row(1)])[DAY]
+    assert order == ["begins", "ends"] * 2
+    told = second[0].result()[DAY]
+    assert files.manifest(DAY) == told != first
+    assert files.is_whole(DAY)
+    assert [[int(r[0]) for r in python_reads(files.file(key))[1:]] for key in (DAY, NEXT)] == [[2], [3]]
+    assert sorted(path.suffix for path in files.folder.iterdir()) == [".csv"] * 2 + [".json"] * 2
 
 
 def test_a_rerun_is_the_same_bytes_and_the_same_attempt_writes_once(files: DayFiles, write: Any) -> None:

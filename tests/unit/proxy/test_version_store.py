@@ -63,6 +63,12 @@ def test_a_rerun_of_one_day_switches_this_day_only(store: VersionStore) -> None:
     assert dict(store.manifest(1).live) == {"a": "v1", "b": "v1"}
 
 
+def test_the_later_day_may_come_first(store: VersionStore) -> None:
+    for version, day in enumerate(("c", "b", "a", "c"), 1):
+        show(store, f"v{version}", day)
+    assert seen(store) == {"a": "v3", "b": "v2", "c": "v4"}
+
+
 def test_looking_creates_nothing(store: VersionStore) -> None:
     assert (store.live(), store.manifests(), store.numbers(), store.complete_versions()) == (None, [], [], [])
     assert store.complete("any") is None
@@ -127,6 +133,20 @@ def test_switches_that_come_at_once_all_take_effect(store: VersionStore) -> None
         list(pool.map(switch, ids))
     assert seen(store) == {f"day {i}": f"v{i}" for i in range(24)}
     assert store.numbers() == list(range(1, 25))
+
+
+def test_of_two_versions_of_one_day_at_once_readers_see_the_one_that_came_last(store: VersionStore) -> None:
+    ids = [complete(store, f"v{i}", "a") for i in range(2)]
+    together = threading.Barrier(2)
+
+    def switch(id_: str) -> int:
+        together.wait()
+        return publish(store, id_, now=NOON).number
+
+    with ThreadPoolExecutor(2) as pool:
+        numbers = dict(zip(pool.map(switch, ids), ids, strict=True))
+    assert sorted(numbers) == store.numbers() == [1, 2]
+    assert seen(store) == {"a": numbers[2]}
 
 
 def test_readers_of_many_switches_never_miss_the_manifest_nor_see_half_of_one(store: VersionStore) -> None:
