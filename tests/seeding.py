@@ -2,25 +2,65 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
 
 import pyarrow as pa
 import pyspark.sql.types as T
-from deltalake import write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql.pandas.types import to_arrow_schema
+
+from de_resources.delta.table import CHECKS, CommitInfo
+from de_resources.delta.write.merge_state import MergedPartition, facts
+
+Rows = Iterable[Mapping[str, Any]]
 
 
 def seed(
     uri: str,
-    rows: Iterable[Mapping[str, Any]],
+    rows: Rows,
     columns: T.StructType,
     *,
     partitioned_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> None:
     """Append rows to a Delta table in one commit, or begin it; a column that a row does not name is null. Times are in UTC."""
-    found = pa.Table.from_pylist([dict(row) for row in rows], to_arrow_schema(columns, timezone="UTC"))
     by = list(partitioned_by) or None
     settings = dict(properties) if properties else None
-    write_deltalake(uri, found, partition_by=by, mode="append", configuration=settings)
+    write_deltalake(uri, _arrow(rows, columns), partition_by=by, mode="append", configuration=settings)
+
+
+def seed_day(
+    uri: str,
+    rows: Rows,
+    columns: T.StructType,
+    *,
+    writer: str,
+    key: str,
+    mode: Literal["append", "overwrite"] = "append",
+) -> None:
+    """The version that the first run of a stateful merge's partition leaves, behind all partitions that are in the table."""
+    before = DeltaTable(uri).version() if DeltaTable.is_deltatable(uri) else None
+    after = None if before is None else MergedPartition("", before, "")
+    run = uuid4().hex
+    stamp = CommitInfo("", writer, key, run, run, run, facts=facts("merge", after, ()))
+    told = CommitProperties(custom_metadata={"userMetadata": stamp.text()})
+    write_deltalake(uri, _arrow(rows, columns), mode=mode, commit_properties=told)
+
+
+def constrain(uri: str, conditions: Mapping[str, str]) -> None:
+    """Let a table of one commit have had these constraints from the first, as the platform creates it."""
+    (first,) = (Path(uri) / "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    (about,) = (action["metaData"] for action in actions if "metaData" in action)
+    about["configuration"] |= {f"{CHECKS}{name}": condition for name, condition in conditions.items()}
+    (protocol,) = (action["protocol"] for action in actions if "protocol" in action)
+    protocol["minWriterVersion"] = 3
+    first.write_text("\n".join(map(json.dumps, actions)))
+
+
+def _arrow(rows: Rows, columns: T.StructType) -> pa.Table:
+    return pa.Table.from_pylist([dict(row) for row in rows], to_arrow_schema(columns, timezone="UTC"))

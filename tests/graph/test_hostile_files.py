@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -119,10 +120,17 @@ DAMAGED = {
 PLACE = f"visits/date={HOUR:%Y-%m-%d}/hour={HOUR:%H}/"
 
 
+@dataclass
+class Run:
+    """What one run made of the hour."""
+
+    settings: Settings
+    instance: dg.DagsterInstance
+    verdicts: Verdicts
+
+
 @pytest.fixture(scope="module")
-def run(
-    home: Path, engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Settings, Verdicts]]:
+def run(home: Path, engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """The hour, loaded by one run of the graph."""
     assert engine.spark_session is not None
     with pytest.MonkeyPatch.context() as patch:
@@ -144,13 +152,12 @@ def run(
                 [*assets, *judged], partition_key=KEY, resources=resources(settings, engine), instance=instance
             )
             assert result.success
-            verdicts = {each.check_name: each for each in result.get_asset_check_evaluations()}
-        yield settings, verdicts
+            yield Run(settings, instance, {each.check_name: each for each in result.get_asset_check_evaluations()})
 
 
 @pytest.fixture
-def settings(run: tuple[Settings, Verdicts]) -> Settings:
-    return run[0]
+def settings(run: Run) -> Settings:
+    return run.settings
 
 
 def rows(settings: Settings, table: str, layer: str = "bronze") -> list[dict[str, Any]]:
@@ -218,44 +225,35 @@ def test_a_damaged_file_is_a_dead_letter_with_the_place_where_it_breaks_off(sett
     assert len({row["letter_id"] for row in letters.values()}) == len(letters) == len(DAMAGED)
 
 
-def _loaded(settings: Settings, engine: SparkEngine, instance: dg.DagsterInstance, **tags: str) -> bool:
-    """Load the hour and judge its files, or only judge them with the tags of a person; whether they are whole."""
+def test_a_check_names_the_damaged_files_and_holds_nothing_back(run: Run) -> None:
+    verdict = run.verdicts["files_are_whole"]
+    assert (verdict.passed, verdict.severity, verdict.blocking) == (False, dg.AssetCheckSeverity.ERROR, False)
+    assert all(f"`{PLACE}{name}`" in (verdict.description or "") for name in DAMAGED)
+
+
+def _judged(run: Run, engine: SparkEngine, *, again: bool = False, **tags: str) -> bool:
+    """Whether the files are whole, by a run of the check alone, with a person's tags, or behind another load of the hour."""
     from de_assets.resources import resources
 
     assets = [a for a in defs.assets or [] if dg.AssetKey(["bronze", "visits"]) in getattr(a, "keys", ())]
     judged = [check for check in checks if {spec.name for spec in check.check_specs} == {"files_are_whole"}]
     job = dg.Definitions(
-        assets, asset_checks=judged, resources=resources(settings, engine)
+        assets, asset_checks=judged, resources=resources(run.settings, engine)
     ).resolve_implicit_global_asset_job_def()
-    if tags:
+    if not again:
         job = job.get_subset(asset_selection=set(), asset_check_selection=job.asset_layer.asset_graph.asset_check_keys)
-    done = job.execute_in_process(partition_key=KEY, instance=instance, tags=tags)
+    done = job.execute_in_process(partition_key=KEY, instance=run.instance, tags=tags)
     (verdict,) = done.get_asset_check_evaluations()
     return verdict.passed
 
 
 @pytest.mark.red_check("files_are_whole")
-def test_a_damaged_file_is_landed_again_or_done_without(
-    home: Path, engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert home.exists()
-    monkeypatch.setenv("DE_HOME", str(tmp_path))
-    settings = Settings.from_environment()
-
-    def land(content: bytes) -> None:
-        with incoming(settings.landing) as prepared:
-            (prepared / "one.json.gz").write_bytes(content)
-            publish(hour_folder(settings.landing, HOUR), {"one.json.gz": prepared / "one.json.gz"})
-
-    with silent_instance() as instance:
-        land(WHOLE[:-8])
-        assert not _loaded(settings, engine, instance)
-        assert _loaded(settings, engine, instance, **{DAMAGE_ACCEPTED: "the rest is lost"})
-        land(WHOLE)
-        assert _loaded(settings, engine, instance)
-
-
-def test_a_check_names_the_damaged_files_and_holds_nothing_back(run: tuple[Settings, Verdicts]) -> None:
-    verdict = run[1]["files_are_whole"]
-    assert (verdict.passed, verdict.severity, verdict.blocking) == (False, dg.AssetCheckSeverity.ERROR, False)
-    assert all(f"`{PLACE}{name}`" in (verdict.description or "") for name in DAMAGED)
+def test_damaged_files_are_done_without_or_landed_again(run: Run, engine: SparkEngine) -> None:
+    """Comes last: the hour is another one afterwards."""
+    assert not _judged(run, engine)
+    assert _judged(run, engine, **{DAMAGE_ACCEPTED: "the rest is lost"})
+    assert not _judged(run, engine), "accepted once"
+    with incoming(run.settings.landing) as prepared:
+        (prepared / "broken_off.json.gz").write_bytes(WHOLE)
+        publish(hour_folder(run.settings.landing, HOUR), {"broken_off.json.gz": prepared / "broken_off.json.gz"})
+    assert _judged(run, engine, again=True)

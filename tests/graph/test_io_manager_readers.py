@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyspark.sql.types as T
 import pytest
 from dagster_delta import LocalConfig
 from documentation import snippets
 from io_manager_support import ORDERS, Shop, asset
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from seeding import seed_day
 
 from de_resources.delta.asset_settings import NotAtRunTime
 from de_resources.delta.read.reader import NotAReader, Read, Reader
@@ -126,14 +128,13 @@ def test_a_pinned_version_is_read_and_told_as_the_one_that_was(shop: Shop) -> No
 def test_of_a_stateful_table_a_reader_gets_the_state_after_the_partition_or_the_version_that_is_pinned(
     shop: Shop,
 ) -> None:
-    def make(context: dg.AssetExecutionContext) -> DataFrame:
-        day = date.fromisoformat(context.partition_key)
-        return shop.frame([(day.day, day, 1.0, f"{day.day}@x.org")], SCHEMA)
-
-    source = asset("orders", make, partitions=DAYS, mode="merge", stateful=True, merge_keys=["id"], reader=SHOUTED)
-    shop.run(source, key=D1)
-    first = shop.version("orders")
-    shop.run(source, key=D2)
+    rule = {"mode": "merge", "stateful": True, "merge_keys": ["id"]}
+    source = asset("orders", lambda _: None, partitions=DAYS, reader=SHOUTED, **rule)
+    for day in (1, 2):
+        row = {"id": day, "day": date(2024, 1, day), "amount": 1.0, "email": f"{day}@x.org"}
+        columns = T.StructType.fromDDL(SCHEMA)
+        seed_day(shop.uri("orders"), [row], columns, writer="silver/orders", key=f"2024-01-0{day}")
+    first = shop.version("orders") - 1
 
     def seen(key: str, **input_: Any) -> list[str]:
         rows: list[tuple[float, str]] = []

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -33,12 +34,20 @@ def rule(keys: int) -> MergeRule:
     return MergeRule(key=tuple(f"key_{n}" for n in range(keys)))
 
 
-def frame(session: SparkSession, width: int, changed: int, keys: int = KEYS) -> DataFrame:
-    """Ten rows; in the first `changed` of them the last column is another one."""
+def frame(session: SparkSession, width: int, keys: int = KEYS) -> DataFrame:
+    """Twelve rows; three of the ten that are there before have another last column."""
     identity = [F.col("id").alias(f"key_{n}") for n in range(keys)]
     values = [(F.col("id") + n).alias(f"value_{n}") for n in range(width)]
-    last = F.when(F.col("id") < changed, -1).otherwise(F.col("id")).alias("last")
-    return session.range(10).select(*identity, *values, last)
+    last = F.when(F.col("id") < 3, -1).otherwise(F.col("id")).alias("last")
+    return session.range(12).select(*identity, *values, last)
+
+
+def seed(table: Table, width: int, keys: int = KEYS) -> None:
+    """Ten rows that are there before, written without the engine."""
+    ids = range(10)
+    identity = {f"key_{n}": list(ids) for n in range(keys)}
+    values = {f"value_{n}": [id_ + n for id_ in ids] for n in range(width)}
+    write_deltalake(table.uri, pa.table({**identity, **values, "last": list(ids)}))
 
 
 def stamp() -> CommitInfo:
@@ -52,45 +61,36 @@ def count(table: Table) -> int:
     return DeltaTable(table.uri).to_pyarrow_dataset().count_rows()
 
 
-def merged(session: SparkSession, table: Table, width: int, keys: int = KEYS) -> list[object]:
-    """Insert, change three rows in their last column, and nothing."""
-    frames = (frame(session, width, changed, keys) for changed in (0, 3, 3))
-    return [merge(session, table, each, stamp(), rule=rule(keys), slice_=None).changes for each in frames]
+def merged(session: SparkSession, table: Table, width: int, keys: int = KEYS) -> object:
+    """Insert two rows, and change three in their last column."""
+    seed(table, width, keys)
+    return merge(session, table, frame(session, width, keys), stamp(), rule=rule(keys), slice_=None).changes
 
 
-def overwritten(session: SparkSession, table: Table, width: int) -> list[object]:
-    """Write, and replace."""
-    done: list[object] = []
-    for changed in (0, 3):
-        replace(session, table, frame(session, width, changed), stamp(), slice_=None)
-        done.append(count(table))
-    return done
+def overwritten(session: SparkSession, table: Table, width: int) -> object:
+    """Replace what is there."""
+    seed(table, width)
+    replace(session, table, frame(session, width), stamp(), slice_=None)
+    return count(table)
 
 
-def appended(session: SparkSession, table: Table, width: int) -> list[object]:
-    """Write, and add."""
-    done: list[object] = []
-    for changed in (0, 3):
-        append(session, table, frame(session, width, changed), stamp(), slice_=None)
-        done.append(count(table))
-    return done
+def appended(session: SparkSession, table: Table, width: int) -> object:
+    """Into a table that this begins."""
+    append(session, table, frame(session, width), stamp(), slice_=None)
+    return count(table)
 
 
-def merged_with_state(session: SparkSession, table: Table, width: int) -> list[object]:
-    """A day that inserts, and one that changes three rows in their last column."""
-    return [
-        stateful_merge.merge(
-            session, table, frame(session, width, changed), stamp(), rule=rule(KEYS), turn=PartitionRun(day, DAYS)
-        ).changes
-        for day, changed in zip(DAYS, (0, 3), strict=True)
-    ]
+def merged_with_state(session: SparkSession, table: Table, width: int) -> object:
+    """A first day."""
+    turn = PartitionRun(DAYS[0], DAYS)
+    return stateful_merge.merge(session, table, frame(session, width), stamp(), rule=rule(KEYS), turn=turn).changes
 
 
-def streamed(session: SparkSession, table: Table, width: int) -> list[object]:
+def streamed(session: SparkSession, table: Table, width: int) -> object:
     """What was appended."""
     source = str(Path(table.uri).with_name("append"))
     run_available_now(session, table, session.readStream.format("delta").load(source), stamp())
-    return [count(table)]
+    return count(table)
 
 
 WRITERS = {

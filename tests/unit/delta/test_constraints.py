@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Container
 from dataclasses import replace
@@ -20,11 +19,12 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from other_reader import rows_of
 from pyspark.sql import Column, SparkSession
+from seeding import constrain
 
 from de_resources.contract import AmbiguousRule, Contract
 from de_resources.delta.maintenance.restore import restore
 from de_resources.delta.slices import make_slice
-from de_resources.delta.table import CHECKS, CommitInfo, Table
+from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write import frames, overwrite
 from de_resources.delta.write.constraints import BLOCKED, present_in
 from de_resources.delta.write.modes import write_table
@@ -128,13 +128,7 @@ def orders(table: MakeTable) -> Table:
 def there(orders: Table) -> Table:
     """The same with a row and its constraints, as it is there after a write; made without the engine."""
     _append_by_delta_rs(orders, GOOD)
-    (first,) = (Path(orders.uri) / "_delta_log").glob("*.json")
-    actions = [json.loads(line) for line in first.read_text().splitlines()]
-    (about,) = (action["metaData"] for action in actions if "metaData" in action)
-    about["configuration"] |= {f"{CHECKS}{name}": condition for name, condition in orders.constraints().items()}
-    (protocol,) = (action["protocol"] for action in actions if "protocol" in action)
-    protocol["minWriterVersion"] = 3
-    first.write_text("\n".join(map(json.dumps, actions)))
+    constrain(orders.uri, orders.constraints())
     return orders
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from seeding import seed
 
 from de_resources.delta.maintenance.tombstones import CannotForget, Forgetting, forget
 from de_resources.delta.table import CommitInfo, Table
@@ -37,6 +38,11 @@ class Accounts:
         frame = self.spark.createDataFrame(changes, "id int, at timestamp, gone boolean")
         merge(self.spark, self.table, frame, self.stamp(), rule=RULE, slice_=None)
 
+    def seed(self, *changes: Change) -> None:
+        """Rows as merges leave them, written without the engine."""
+        columns = T.StructType.fromDDL("id int, at timestamp, gone boolean")
+        seed(self.table.uri, (dict(zip(columns.names, change, strict=True)) for change in changes), columns)
+
     def forget(self, now: datetime) -> int:
         return forget(self.spark, self.table, FORGETTING, self.stamp(), now=now)
 
@@ -51,7 +57,7 @@ def accounts(spark: SparkSession, table: Callable[..., Table], stamp: Callable[.
 
 
 def test_what_was_deleted_long_enough_ago_goes_and_nothing_else(accounts: Accounts) -> None:
-    accounts.merge([(1, START, True), (2, START + HOUR, True), (3, START, False)])
+    accounts.seed((1, START, True), (2, START + HOUR, True), (3, START, False))
     now = START + timedelta(days=DAYS) + HOUR
     assert accounts.forget(now) == 1
     assert [row[0] for row in accounts.rows()] == [2, 3]
@@ -66,10 +72,10 @@ def test_what_was_deleted_long_enough_ago_goes_and_nothing_else(accounts: Accoun
 @settings(max_examples=4)
 @given(st.integers(0, 10_000))
 def test_batches_that_come_within_the_time_give_the_same_table_in_any_order(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, stamp: Callable[..., CommitInfo], seed: int
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, stamp: Callable[..., CommitInfo], drawn: int
 ) -> None:
     """Each change comes up to two days after it happened; deleted rows are forgotten after every batch."""
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(drawn)  # noqa: S311
     moments = chance.sample(range(96), 12)
     changes = [(chance.randrange(3), START + hour * HOUR, chance.random() < 0.5) for hour in moments]
     arrivals = sorted((at + timedelta(days=DAYS) * chance.random(), (id_, at, gone)) for id_, at, gone in changes)
@@ -123,7 +129,7 @@ def test_two_numbers_of_days_are_one_too_many() -> None:
 
 
 def test_an_order_that_is_no_time_is_said(accounts: Accounts) -> None:
-    accounts.merge([(1, START, True)])
+    accounts.seed((1, START, True))
     with pytest.raises(CannotForget, match="its order is int, which is no time"):
         forget(accounts.spark, accounts.table, Forgetting("gone", "id", timedelta()), accounts.stamp(), now=START)
 

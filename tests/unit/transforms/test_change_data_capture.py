@@ -125,19 +125,24 @@ def test_what_is_not_understood_is_explained_and_keeps_nothing_but_its_place(spa
 
 
 def test_versions_follow_from_the_set_of_changes_whatever_their_order(spark: SparkSession) -> None:
-    values = produced(
-        ("I", None, user("a", 1), None),
-        ("U", user("a", 1), user("b", 2), None),
-        ("U", user("b", 2), user("b", 3, "u2"), "2024-01-03T00:00:00+00:00"),
-        ("D", user("b", 3, "u2"), None, "2024-01-04T00:00:00+00:00"),
-    )
-    expected = {("u1", "a", 1, 2), ("u1", "b", 2, 3), ("u2", "b", 3, 4)}
-    for order in (values, values[::-1], values + values[:3]):
-        rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(order)]
-        frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
-        found = versions_of(understood_or_explained(frame))
-        assert {(r.user_id, r.login, r.valid_from.day, r.valid_to.day) for r in found} == expected
-        assert len(found) == len(expected)
+    """Of three users at once, of each in another order."""
+
+    def moved(case: int) -> list[bytes | None]:
+        one, other = f"u{case}", f"v{case}"
+        return produced(
+            ("I", None, user("a", 1, one), None),
+            ("U", user("a", 1, one), user("b", 2, one), None),
+            ("U", user("b", 2, one), user("b", 3, other), "2024-01-03T00:00:00+00:00"),
+            ("D", user("b", 3, other), None, "2024-01-04T00:00:00+00:00"),
+        )
+
+    orders = (moved(0), moved(1)[::-1], moved(2) + moved(2)[:3])
+    rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(chain(*orders))]
+    frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
+    found = versions_of(understood_or_explained(frame))
+    expected = {row for n in range(3) for row in ((f"u{n}", "a", 1, 2), (f"u{n}", "b", 2, 3), (f"v{n}", "b", 3, 4))}
+    assert {(r.user_id, r.login, r.valid_from.day, r.valid_to.day) for r in found} == expected
+    assert len(found) == len(expected)
 
 
 def versions_of(changes: DataFrame) -> list[Row]:
@@ -162,7 +167,7 @@ def test_a_truncation_ends_every_row_that_was_there_and_none_that_came_later(spa
         without(again, "source", "commit_lsn", value=9), "after", "updated_at", value="2026-01-06T00:00:00Z"
     )
     values = [*before, *emptied(5), later]
-    for order in (values, values[::-1], values * 2):
+    for order in (values * 2, values[::-1]):
         rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(order)]
         frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
         found = sorted((r.user_id, r.login, r.valid_to) for r in versions_of(understood_or_explained(frame)))

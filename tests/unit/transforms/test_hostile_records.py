@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from de_assets.bronze import ads_stream, users_changes
 from de_assets.bronze.visits import dead_letters, parsed_lines
+from de_assets.bronze.visits import understood as understood_lines
 from de_assets.bronze.visits_stream import understood_or_explained
 from de_assets.contracts.ads import AdsStream, VisitsWithAds
 from de_assets.contracts.devices import Devices
@@ -77,7 +78,7 @@ from de_assets.transforms.data_value.sessions import identified
 from de_assets.transforms.data_value.stateful_sessionizer import CLOSED, told
 from de_assets.transforms.error_management.static_late_data_integrator import integrate_late
 from de_assets.transforms.error_management.stream_judge import Extent, JudgeState, judge, next_state, totals
-from de_assets.transforms.error_management.visit_parser import ERROR, parse_visits
+from de_assets.transforms.error_management.visit_parser import ERROR
 from de_resources.capture.envelope import TransactionOrigin, records, truncation
 from de_resources.capture.pgoutput import Relation, RowChange
 from de_resources.contract import Contract
@@ -226,7 +227,8 @@ def lines(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def parsed(lines: DataFrame) -> DataFrame:
-    return parse_visits(lines, "payload").withColumn("was_dead_lettered", F.lit(False)).persist()
+    """As a run of an hour keeps them: of what was understood the text is the payload."""
+    return parsed_lines(lines, None).persist()
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +236,7 @@ def datasets(
     lines: DataFrame, parsed: DataFrame, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[type[DataFrameModel], DataFrame]:
     """Every dataset that the landed records become a part of."""
-    bronze = parsed.where(F.col(ERROR).isNull()).select(*Contract.of(BronzeVisits).column_names)
+    bronze = understood_lines(parsed)
     numbered = numbered_visits(bronze)
     late = late_visits(numbered)
     valid = in_event_hour(
@@ -254,7 +256,7 @@ def datasets(
     cube, served = visits_cube_daily(rich).persist(), of_both(visits_cube_daily(rich))
     hours = tuple(HOUR + timedelta(hours=n) for n in range(3))
     reported = [DayInputs(day, tuple(hour for hour in hours if hour.date() == day), ()) for day in days]
-    some = lines.limit(300)  # parsed once more for each of three datasets
+    some = lines.limit(300)  # parsed once more for each of two datasets
     sent = some.select(
         F.col("payload").alias("value"), F.lit(0).alias("partition"), F.monotonically_increasing_id().alias("offset"),
         F.col("landing_hour").alias("timestamp"),
@@ -271,7 +273,7 @@ def datasets(
         VisitsWithAds: _paired(tmp_path_factory.mktemp("pairs"), streamed, shown),
         SessionsStream: _closed(streamed.where(live.RULE.understood)),
         **_live(streamed),
-        VisitsDeadLetter: dead_letters(parsed_lines(some, None)),
+        VisitsDeadLetter: dead_letters(parsed),
         VisitsStream: streamed,
         VisitsReduced: understood(sent),
         VisitorSketchesDaily: visitor_sketches_daily(rich),
@@ -365,7 +367,8 @@ def test_what_is_served_has_each_key_once_and_texts_that_a_database_takes(
 
 
 def test_a_line_is_understood_or_explained_and_the_reason_is_the_one(parsed: DataFrame) -> None:
-    lines = parsed.select("payload", ERROR, "error_field").collect()
+    text = F.coalesce("payload", F.encode("raw", "utf-8")).alias("payload")
+    lines = parsed.select(text, ERROR, "error_field").collect()
     assert len(lines) == RECORDS
     for line in lines:
         record = json.loads(line["payload"])

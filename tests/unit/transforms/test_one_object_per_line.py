@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import Phase, given, settings
+from examples import generated
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -22,8 +22,6 @@ pytestmark = [pytest.mark.pattern("dead_letter"), pytest.mark.faults]
 
 HOUR = datetime(2024, 10, 10, 7, tzinfo=UTC)
 REQUIRED = {"visit_id": "v", "event_time": HOUR.isoformat(), "user_id": "u"}
-# A smaller file is no better an example: the lines that went wrong are shown, and each file is a job of the engine.
-GENERATED = (Phase.explicit, Phase.reuse, Phase.generate)
 ENDS = re.compile(rb"\r\n|\n|\r")
 
 JSON_VALUES = st.recursive(
@@ -78,9 +76,8 @@ def lines_of(content: bytes) -> list[bytes]:
     return found[:-1] if found[-1] == b"" else found
 
 
-@settings(max_examples=6, phases=GENERATED)
-@given(st.lists(LINES, min_size=60, max_size=150))
-def test_lines_in_are_visits_and_dead_letters(spark: SparkSession, lines: list[bytes]) -> None:
+def test_lines_in_are_visits_and_dead_letters(spark: SparkSession) -> None:
+    lines = generated(LINES, 600)
     content = b"\n".join(lines) + b"\n"
     found = verdicts(spark, content)
     assert sorted(line for line, _ in found) == sorted(lines_of(content)), "each line is in one of the two"
@@ -88,8 +85,7 @@ def test_lines_in_are_visits_and_dead_letters(spark: SparkSession, lines: list[b
     assert [line for line in accepted if not is_one_visit(line)] == [], "a visit is one object and nothing else"
 
 
-@settings(max_examples=2, phases=GENERATED)
-@given(st.lists(VISITS, min_size=40, max_size=80))
-def test_a_line_that_is_one_visit_is_one(spark: SparkSession, visits: list[bytes]) -> None:
+def test_a_line_that_is_one_visit_is_one(spark: SparkSession) -> None:
+    visits = generated(VISITS, 120)
     padded = [b" \t"[: number % 3] + visit + b" \t "[: number % 4] for number, visit in enumerate(visits)]
     assert [line for line, is_visit in verdicts(spark, b"\r\n".join(padded)) if not is_visit] == []
