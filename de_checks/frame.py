@@ -18,7 +18,16 @@ from de_checks.keys import Repeated, example_of, repeated_by_key, values_to_comp
 from de_checks.violations import Count, count_by_key
 from de_resources.contract import Contract
 from de_resources.contract.rules import Rule
-from de_resources.engine.digest_counts import DIGESTS, LOT, LOTS_SCHEMA, MASK_BITS, counted, figures, in_lots
+from de_resources.engine.digest_counts import (
+    DIGESTS,
+    FIRST_BITS,
+    LOT,
+    LOTS_SCHEMA,
+    MASK_BITS,
+    counted,
+    figures,
+    in_lots,
+)
 from de_resources.sql.balanced import balanced
 
 _FLAT = (
@@ -56,9 +65,9 @@ class Judged:
 def judge(frame: DataFrame, contract: Contract) -> Judged:
     """How many rows break each rule, and how many keys come more than once (null is a value as any other). Changes nothing.
 
-    The frame is computed once, in two Spark jobs besides those of its own plan. Keys are compared by two salted digests of 64
-    bits (xxHash64), so that none that comes twice is missed, and of *n* different ones two count as one with a probability
-    below *n*² / 2¹²⁹ (the birthday bound): 10⁻²¹ for a billion. Python workers, which need this package, count both
+    The frame is computed once, in two Spark jobs besides those of its own plan. Keys are compared by salted digests (xxHash64)
+    of 112 bits together, so that none that comes twice is missed, and of *n* different ones two count as one with a probability
+    below *n*² / 2¹¹³ (the birthday bound): 10⁻¹⁶ for a billion. Python workers, which need this package, count both
     (`engine/digest_counts`). A contract without a key, and one whose key only Spark can compare (fractions, nested values, text
     of a collation), is counted in a pass for the rules and one for the key.
     """
@@ -86,16 +95,20 @@ def _is_flat(kind: T.DataType) -> bool:
 
 
 def _digests(frame: DataFrame, key: Sequence[str]) -> list[Column]:
-    """Two numbers that are the same where the key is."""
+    """Two numbers that are the same where the key is; the second leaves its last bits to a mask."""
     # The hash passes over a null, so that ('a', null) and (null, 'a') had one digest without the marks.
     marked = [part for column in values_to_compare(frame, key) for part in (column.isNull(), column)]
-    return [F.xxhash64(F.lit(salt), *marked).alias(name) for name, salt in zip(DIGESTS, _SALTS, strict=True)]
+    first, second = (F.xxhash64(F.lit(salt), *marked) for salt in _SALTS)
+    return [first, F.shiftleft(second, FIRST_BITS)]
 
 
 def _counts(frame: DataFrame, digests: Sequence[Column], rules: Sequence[Rule]) -> DataFrame:
     """The figures of each partition of lots, with the digests of one of the keys that come more than once."""
-    masks = [_mask(rules[at : at + MASK_BITS]).alias(f"mask_{at}") for at in range(0, len(rules), MASK_BITS)]
-    lots = frame.select(*digests, *masks).mapInArrow(in_lots(len(rules)), LOTS_SCHEMA)
+    first, second = digests
+    masks = [_mask(rules[at : at + MASK_BITS]) for at in range(FIRST_BITS, len(rules), MASK_BITS)]
+    told_with = second.bitwiseOR(_mask(rules[:FIRST_BITS])) if rules else second
+    named = (column.alias(f"c{n}") for n, column in enumerate((first, told_with, *masks)))
+    lots = frame.select(*named).mapInArrow(in_lots(len(rules)), LOTS_SCHEMA)
     told = ", ".join(f"{name} LONG" for name in (*DIGESTS, *figures(len(rules))))
     return lots.repartition(LOT).mapInArrow(counted(len(rules)), told)
 

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 Batches = Iterator[pa.RecordBatch]
 Integers = npt.NDArray[np.int64]
 DIGESTS = ("digest_0", "digest_1")
-MASK_BITS = 63
-"""Rules that one LONG tells of, a bit for each that the row breaks."""
+FIRST_BITS, MASK_BITS = 16, 63
+"""Rules that a LONG tells of, a bit for each that the row breaks: the first ones in the last bits of the second digest."""
 LOT, _PACKED = "lot", "packed"
 LOTS_SCHEMA = f"{LOT} INT, {_PACKED} BINARY"
 """Of `in_lots`: the integers of a lot's digests, two for each row; without a lot, the task's rows and each rule's."""
@@ -32,6 +32,7 @@ _TOLD_ON = 1_000_000
 """Rows of which the digests are laid into lots together."""
 _PIECE = 1_000_000
 """Digests of a lot that are counted together. One of which there are many more takes the room of one afterwards."""
+_BROKEN = (1 << FIRST_BITS) - 1
 _TIMES = "times"
 _EVERY_ROW: tuple[list[str], str] = ([], "count_all")
 
@@ -42,7 +43,10 @@ def figures(rules: int) -> list[str]:
 
 
 def in_lots(rules: int, *, told_on: int = _TOLD_ON) -> Callable[[Batches], Batches]:
-    """A function of rows with the two digests of a key, and then the masks of `rules` rules. It gives `LOTS_SCHEMA`."""
+    """A function of rows with the two digests of a key, and then the masks of rules. It gives `LOTS_SCHEMA`.
+
+    Of the second digest the last `FIRST_BITS` bits are the mask of the first rules; each further mask has `MASK_BITS`.
+    """
 
     def spread(batches: Batches) -> Batches:
         counts = np.zeros(1 + rules, np.int64)
@@ -50,8 +54,11 @@ def in_lots(rules: int, *, told_on: int = _TOLD_ON) -> Callable[[Batches], Batch
         waiting = 0
         for batch in batches:
             counts[0] += batch.num_rows
-            _add_broken(counts[1:], batch.columns[len(DIGESTS) :])
-            held.append(np.stack([column.to_numpy() for column in batch.columns[: len(DIGESTS)]]))
+            first, second, *masks = (column.to_numpy() for column in batch.columns)
+            _add_broken(counts[1 : 1 + FIRST_BITS], second & _BROKEN)
+            for n, mask in enumerate(masks):
+                _add_broken(counts[1 + FIRST_BITS + n * MASK_BITS :][:MASK_BITS], mask)
+            held.append(np.stack([first, second & ~_BROKEN]))
             waiting += batch.num_rows
             if waiting >= told_on:
                 yield _lots_of(held)
@@ -128,19 +135,16 @@ def _grouped(table: pa.Table, times: tuple[str | list[str], str]) -> pa.Table:
     return counted.rename_columns([*DIGESTS, _TIMES])
 
 
-def _add_broken(broken: Integers, masks: Sequence[pa.Array]) -> None:
+def _add_broken(broken: Integers, mask: Integers) -> None:
     """Count the bits of a batch; rows that break nothing, nearly all, are passed over first."""
-    for number, column in enumerate(masks):
-        mask = column.to_numpy()
-        mask = mask[mask != 0]
-        first = number * MASK_BITS
-        for bit in range(min(MASK_BITS, len(broken) - first)):
-            broken[first + bit] += (mask >> bit & 1).sum()
+    mask = mask[mask != 0]
+    for bit in range(len(broken)):
+        broken[bit] += (mask >> bit & 1).sum()
 
 
 def _lots_of(held: Sequence[Integers]) -> pa.RecordBatch:
     digests = np.concatenate(held, axis=1)
-    lot = (digests[0] % _LOTS).astype(np.uint8)
+    lot = (digests[0] & _LOTS - 1).astype(np.uint8)
     ends = np.cumsum(np.bincount(lot, minlength=_LOTS))
     parts = np.split(digests[:, np.argsort(lot, kind="stable")], ends[:-1], axis=1)
     there = [n for n, part in enumerate(parts) if part.size]

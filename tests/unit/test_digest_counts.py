@@ -10,22 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from de_resources.engine.digest_counts import MASK_BITS, counted, in_lots
+from de_resources.engine.digest_counts import FIRST_BITS, MASK_BITS, counted, in_lots
 
 pytestmark = pytest.mark.pattern("constraints_enforcer")
 
 # The last byte of the first digest is its lot: some share it, and some are the same in one of the two only.
-DIGESTS = st.tuples(st.sampled_from([-1, 0, 255, 256, 2**62, -(2**63)]), st.integers(-1, 1))
+SECOND = 1 << FIRST_BITS
+DIGESTS = st.tuples(st.sampled_from([-1, 0, 255, 256, 2**62, -(2**63)]), st.sampled_from([-SECOND, 0, SECOND]))
 ROWS = st.lists(st.tuples(DIGESTS, st.integers(0, 7)), min_size=1, max_size=30)
 Row = tuple[tuple[int, int], int]
 
 
 def batches(rows: list[Row], size: int) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of `size`: two digests, and a mask."""
+    """The rows in batches of `size`: two digests, the second with a mask in its last bits."""
     for at in range(0, len(rows), size):
         some = rows[at : at + size]
-        columns = [[digests[0] for digests, _ in some], [digests[1] for digests, _ in some], [mask for _, mask in some]]
-        yield pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in columns], ["d0", "d1", "mask_0"])
+        columns = [digests[0] for digests, _ in some], [digests[1] | mask for digests, mask in some]
+        yield pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in columns], ["c0", "c1"])
 
 
 def by_lot(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -66,18 +67,19 @@ def test_a_lot_is_the_same_for_all_tasks_and_whole() -> None:
     assert counts.to_pylist()[0]["lot"] is None
 
 
-def test_the_last_bit_and_the_first_of_a_second_mask_are_rules() -> None:
-    names = ["d0", "d1", "mask_0", "mask_63"]
-    rows = pa.RecordBatch.from_pydict(dict(zip(names, [[1, 2], [1, 2], [1 << MASK_BITS - 1, 1], [1, 1]], strict=True)))
-    ((told,),) = (batch.to_pylist() for batch in counted(MASK_BITS + 1)(in_lots(MASK_BITS + 1)(iter([rows]))))
-    broken = {n: told[f"rule_{n}"] for n in range(MASK_BITS + 1) if told[f"rule_{n}"]}
-    assert broken == {0: 1, MASK_BITS - 1: 1, MASK_BITS: 2}
+def test_the_last_bit_of_each_mask_and_the_first_of_the_next_are_rules() -> None:
+    rules = FIRST_BITS + MASK_BITS + 1
+    second = [SECOND | 1 << FIRST_BITS - 1, SECOND | 1]
+    rows = pa.RecordBatch.from_pydict({"c0": [1, 2], "c1": second, "c2": [1 << MASK_BITS - 1, 1], "c3": [1, 1]})
+    ((told,),) = (batch.to_pylist() for batch in counted(rules)(in_lots(rules)(iter([rows]))))
+    broken = {n: told[f"rule_{n}"] for n in range(rules) if told[f"rule_{n}"]}
+    assert broken == {0: 1, FIRST_BITS - 1: 1, FIRST_BITS: 1, rules - 2: 1, rules - 1: 2}
 
 
 def test_a_key_that_repeats_takes_the_room_of_one() -> None:
     """Of a million rows of one key, no more than a piece waits to be counted."""
     alive: list[int] = []
-    (lot, _) = in_lots(0)(batches([((7, 7), 0)] * 10_000, 10_000))
+    (lot, _) = in_lots(0)(batches([((7, SECOND), 0)] * 10_000, 10_000))
 
     def many() -> Iterator[pa.RecordBatch]:
         for _ in range(100):
