@@ -9,9 +9,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyspark.sql.types as T
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from de_checks.keys import Repeated, example_of, repeated_by_key, values_to_compare
@@ -81,12 +82,9 @@ def judge(frame: DataFrame, contract: Contract) -> Judged:
         return sum(share[figure] for share in shares)
 
     violations = {rule.name: total(f"rule_{n}") for n, rule in enumerate(contract.rules)}
-    repeated = Repeated(total("keys"), total("in_rows"))
-    chosen = next(([share[name] for name in DIGESTS] for share in shares if share["keys"]), None)
-    if chosen is None:
-        return Judged(Count(total("rows"), violations), repeated)
-    same = balanced(Column.__and__, (column == F.lit(value) for column, value in zip(digests, chosen, strict=True)))
-    return Judged(Count(total("rows"), violations), repeated, lambda: _key_of(frame.where(same), contract.key))
+    several = next((share for share in shares if share["keys"]), None)
+    look = partial(_key_with, frame, contract.key, digests, several) if several else str
+    return Judged(Count(total("rows"), violations), Repeated(total("keys"), total("in_rows")), look)
 
 
 def _is_flat(kind: T.DataType) -> bool:
@@ -119,8 +117,9 @@ def _mask(rules: Sequence[Rule]) -> Column:
     return balanced(Column.bitwiseOR, bits)
 
 
-def _key_of(rows: DataFrame, key: Sequence[str]) -> str:
-    """The key of one of the rows."""
-    own = [column.alias(f"key_{n}") for n, column in enumerate(values_to_compare(rows, key))]
-    found = rows.select(*own).limit(1).select(example_of(key)).first()
-    return found[0] if found else ""
+def _key_with(frame: DataFrame, key: Sequence[str], digests: Sequence[Column], told: Row) -> str:
+    """The key that has the digests which were told, as text."""
+    first, second = (column == F.lit(told[name]) for column, name in zip(digests, DIGESTS, strict=True))
+    own = [column.alias(f"key_{n}") for n, column in enumerate(values_to_compare(frame, key))]
+    found = frame.where(first & second).select(*own).limit(1).select(example_of(key)).first()
+    return str(found[0]) if found else ""

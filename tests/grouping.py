@@ -1,8 +1,9 @@
 """Which tests run in one process under `--dist loadgroup`, and which groups come first.
 
 A module's tests share what it sets up, so that they stay together unless they name a group of their own. The longest groups
-come first, so that no process is alone with one of them at the end; those that stop services for a while come last, for
-the engine that follows a stopped one is cold.
+come first, so that no process is alone with one of them at the end, and beside those that compute, those that mostly wait: at
+the end, with nothing but such groups left, half of the machine would be idle. Those that stop services for a while come last,
+for the engine that follows a stopped one is cold.
 """
 
 from __future__ import annotations
@@ -35,6 +36,12 @@ FIRST = (
     # of the half with services
     "ui",
     "test_idempotency_matrix",
+    # they wait for a daemon, or for deadlines of brokers and captures
+    "test_day_that_waits",
+    "test_runs_in_order",
+    "test_capture",
+    "test_capture_identity",
+    "test_topic_writer",
     "test_platform_truth",
     "test_live_visits_truth",
     "test_real_log",
@@ -47,7 +54,6 @@ FIRST = (
     "test_cluster",
 )
 LAST = (
-    "test_capture",
     "test_users_killed",
     "test_platform_absent",
     "test_platform_engine",

@@ -156,9 +156,10 @@ def _materialise(settings: Settings, absent: dict[str, str], *, another_world: b
     chosen = units(locations)
     sources = Availability(external_assets(locations), LandingZone(root=str(settings.landing)), absent)
     # Several runs at once are for a server: an engine inside this process takes all of its cores anyway.
-    at_once = AT_ONCE if SparkEngine().shared else 1
-    if SparkEngine().shared:
-        choose_plans(SparkEngine().spark_session, settings.landing)
+    engine = SparkEngine()
+    at_once = AT_ONCE if engine.shared else 1
+    if engine.shared:
+        choose_plans(engine.spark_session, settings.landing)
     said = TextColumn("{task.description}", markup=False)
     columns = SpinnerColumn(), said, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     outcomes: list[UnitOutcome] = []

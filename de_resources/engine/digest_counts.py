@@ -1,10 +1,10 @@
 """How many keys come more than once, and how many rows break each rule: counted by columns, from digests of the keys.
 
 Spark's own grouping takes each row apart and puts it into a map twice, before and after an exchange of all rows. Keys that come
-once each, as keys do, gain nothing by that. Here no key leaves the engine: a Python worker beside each task gets two numbers of
-64 bits for it, lays them into lots by their last byte, and what is exchanged are some hundred rows, a lot of many digests in
-each. The functions are for `DataFrame.mapInArrow`: `in_lots`, then `repartition(LOT)`, then `counted`. What it gains:
-`docs/benchmarks.md`, `rule_suite`.
+once each, as keys do, gain nothing by that. Here no key leaves the engine: a Python worker beside each task gets two numbers
+for it, of 64 and 48 bits, and lays them into lots by the last byte of the first. What is exchanged are some hundred rows, a
+lot of many digests in each. The functions are for `DataFrame.mapInArrow`: `in_lots`, then `repartition(LOT)`, then `counted`.
+What it gains: `docs/benchmarks.md`, `rule_suite`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Lot:
         self.held.append(digests)
         self.waiting += digests.shape[1]
         # Keys that do not repeat stay as many: twice as long until they are looked at again.
-        if self.waiting >= max(self.piece, self.known.num_rows if self.known else 0):
+        if self.waiting >= max(self.piece, self.known.num_rows if self.known is not None else 0):
             self._count()
 
     def several(self) -> pa.Table:
