@@ -6,13 +6,11 @@ BIN := $(VENV)/bin
 # Arguments of `make run`, such as LOG=/var/log/nginx/access.log or ARGS="--once --visits 100000".
 LOG ?=
 ARGS ?=
-# Processes of `make test`, each with an engine, and where needed services, of its own: one per core, two to four, as far as
-# there are 5 GiB of memory for each. With services it is one more: their tests often wait, for a death to be
-# noticed, a start, an answer that does not come. One pattern's tests: PATTERN=merger.
-CORES_AND_MEMORY = import os; gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30; \
-	print(max(2, min(4, (os.cpu_count() or 2) + more, gib // 5)))
-WORKERS ?= $(shell $(PYTHON) -c 'more = 0; $(CORES_AND_MEMORY)')
-SERVICE_WORKERS ?= $(if $(filter command% environment%,$(origin WORKERS)),$(WORKERS),$(shell $(PYTHON) -c 'more = 1; $(CORES_AND_MEMORY)'))
+# Processes of `make test`, each with an engine, and where needed services, of its own: one more than there are cores, two to
+# four, as far as there are 5 GiB of memory for each. Tests often wait: for a death to be noticed, a start, an answer that does
+# not come. One pattern's tests: PATTERN=merger.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30; \
+	print(max(2, min(4, (os.cpu_count() or 2) + 1, gib // 5)))')
 PATTERN ?=
 TIMINGS := .de/timings
 # What shares expensive fixtures stays in one process; the order of the groups is the one of `tests/grouping.py`.
@@ -67,10 +65,10 @@ run: setup       ## Start services, feed them, materialise the graph, serve the 
 test test-unit soak: export PYTHONDONTWRITEBYTECODE =
 
 # Classic and Connect sessions do not live in one process, hence two calls.
-test: setup      ## Run the suite on WORKERS processes (one per core, 2 to 4); PATTERN=merger: what proves it; ALL=1: long proofs too
+test: setup      ## Run the suite on WORKERS processes (one more than cores, 2 to 4); PATTERN=merger: what proves it; ALL=1: long proofs too
 	@rm -rf $(TIMINGS)
 	DE_TEST_TIMINGS=$(TIMINGS)/engine $(SUITE)/engine $(PARALLEL) tests/unit tests/graph tests/faults -- $(CHOSEN) $(MAY_BE_EMPTY)
-	DE_TEST_TIMINGS=$(TIMINGS)/services $(SUITE)/services -n $(SERVICE_WORKERS) $(GROUPED) tests/services tests/ui -- $(CHOSEN) $(MAY_BE_EMPTY)
+	DE_TEST_TIMINGS=$(TIMINGS)/services $(SUITE)/services $(PARALLEL) tests/services tests/ui -- $(CHOSEN) $(MAY_BE_EMPTY)
 	@$(BIN)/python tests/timings.py $(TIMINGS) .de/test-report
 	@cat $(CACHE)/*/UNSTEADY.txt 2> /dev/null | sed 's/^/unsteady: /' || true
 
