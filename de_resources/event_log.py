@@ -32,7 +32,7 @@ from weakref import WeakSet
 from dagster import DagsterEventType, DagsterInstance, EventLogEntry
 from sqlalchemy import create_engine, event, func, select
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.pool import NullPool, Pool, QueuePool
+from sqlalchemy.pool import QueuePool
 
 from de_resources.compat.event_log import (
     INDEX_SHARD_NAME,
@@ -67,7 +67,7 @@ class SqliteEventLog(SqliteEventLogStorage):
         self._engines: OrderedDict[str, Engine] = OrderedDict()
         self._inst_data = inst_data
         self._mine = _Open()
-        self._held: OrderedDict[str, None] = OrderedDict()
+        self._held: dict[str, None] = {}  # in the order in which they were taken
         self._tables: set[str] = set()
         self._empty_log: bytes | None = None
         _logs.add(self)
@@ -214,14 +214,16 @@ class SqliteEventLog(SqliteEventLogStorage):
         if self._empty_log is None:
             with TemporaryDirectory() as folder:
                 file = Path(folder, "empty.db")
-                super()._initdb(_new_engine(f"sqlite:///{file}", NullPool))
+                engine = _new_engine(f"sqlite:///{file}")
+                super()._initdb(engine)
+                engine.dispose()  # behind which all of it is in the one file
                 self._empty_log = file.read_bytes()
         return self._empty_log
 
 
-def _new_engine(url: str, pool: type[Pool] = QueuePool) -> Engine:
+def _new_engine(url: str) -> Engine:
     """An engine whose connections stay open until it is disposed of: one, as a rule, for whoever has the lock."""
-    engine = create_engine(url, poolclass=pool, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS})
+    engine = create_engine(url, poolclass=QueuePool, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS})
     event.listen(engine, "connect", _without_waiting_for_the_disk)
     return engine
 

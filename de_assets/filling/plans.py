@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -23,7 +24,9 @@ def _takes_more_than(size: int, folder: Path) -> bool:
     """Whether the files below the folder have more bytes; looks at no further file then."""
     taken = 0
     for place, _, names in os.walk(folder):
-        taken += sum((Path(place) / name).stat().st_size for name in names)
+        for name in names:
+            with suppress(FileNotFoundError):  # somebody lands beside us, and puts another one in its place
+                taken += Path(place, name).stat().st_size
         if taken > size:
             return True
     return False
