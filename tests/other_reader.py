@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ def rows_of(table: Path | str) -> list[tuple[Any, ...]]:
     """The live rows in the order of their text, with the values that Spark would give to Python."""
     rows = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
     return sorted((_as_spark_says(row) for row in rows), key=repr)
+
+
+def multiset(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Rows that can be compared with those of another table, or of another time, in whatever order they are."""
+    return Counter(repr(sorted(row.items())) for row in rows)
 
 
 def _as_spark_says(value: Any) -> Any:

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from instances import silent_instance
 from lineage_truth import problems
 from openlineage_reader import require_told
+from other_reader import multiset
 from typer.testing import CliRunner
 
 from de_assets.automation.openlineage import tell_runs
@@ -395,11 +396,11 @@ def test_an_hour_without_its_marker_is_not_read(lakehouse: Lakehouse) -> None:
     marker = hour_folder(lakehouse.settings.landing, HOURS[3]) / MARKER
     marker.unlink()
     try:
-        before = _multiset(lakehouse.rows("bronze/visits"))
+        before = multiset(lakehouse.rows("bronze/visits"))
         result = _run(lakehouse, "bronze/visits", "bronze/visits_dead_letter", partition=hourly.get_partition_keys()[3])
         assert not result.success
         assert "`_SUCCESS`" in str(result.get_step_failure_events()[0].step_failure_data.error)
-        assert _multiset(lakehouse.rows("bronze/visits")) == before
+        assert multiset(lakehouse.rows("bronze/visits")) == before
     finally:
         marker.touch()
 
@@ -411,10 +412,6 @@ def _run(lakehouse: Lakehouse, *assets: str, partition: str | None = None) -> dg
         partition_key=partition,
         raise_on_error=False,
     )
-
-
-def _multiset(rows: list[dict[str, object]]) -> Counter[str]:
-    return Counter(repr(sorted(row.items())) for row in rows)
 
 
 @pytest.mark.pattern("fine_grained_tracker")
@@ -516,7 +513,7 @@ def test_a_column_of_the_devices_becomes_another_one_while_everybody_goes_on(
     """By the command, as a person types it. The last test of this lake: it leaves the devices with both columns."""
     monkeypatch.setenv("DAGSTER_HOME", str(lakehouse.settings.dagster_home))  # the command sets it, too
     monkeypatch.setattr(console, "width", 240)
-    before = _multiset(lakehouse.rows("silver/devices"))
+    before = multiset(lakehouse.rows("silver/devices"))
     which = ("silver/devices", "title_for_full_name")
 
     def said(*arguments: str) -> tuple[int, str]:
@@ -565,7 +562,7 @@ def test_a_column_of_the_devices_becomes_another_one_while_everybody_goes_on(
     refused(*which, "rollback", *one, by="cannot be dropped: `staging/devices` has not recorded what it reads.")
     assert phase() == "expanded"
     rows = lakehouse.rows("silver/devices")
-    assert _multiset([{name: value for name, value in row.items() if name != "title"} for row in rows]) == before
+    assert multiset([{name: value for name, value in row.items() if name != "title"} for row in rows]) == before
 
 
 def _sources(lakehouse: Lakehouse, engine: SparkEngine) -> dict[str, TracedSource]:

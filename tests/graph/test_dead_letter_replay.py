@@ -14,6 +14,7 @@ import dagster as dg
 import pyspark.sql.types as T
 import pytest
 from deltalake import DeltaTable
+from other_reader import multiset
 from seeding import constrain, seed
 from typer.testing import CliRunner, Result
 
@@ -152,10 +153,6 @@ def sound_line(blog: Blog) -> bytes:
 def repaired_file(path: Path, lines: list[tuple[str, str]]) -> str:
     path.write_text("".join(json.dumps({"id": i, "raw": raw}) + "\n" for i, raw in lines))
     return str(path)
-
-
-def multiset(rows: list[dict[str, Any]]) -> Counter[str]:
-    return Counter(repr(sorted(row.items())) for row in rows)
 
 
 def test_what_is_set_aside_can_be_looked_at_without_its_text(blog: Blog, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -23,6 +23,7 @@ import warm_process
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 from instances import fresh_instance
+from other_reader import multiset
 from waiting import PATIENCE
 
 from de_assets.partitions import Calendar
@@ -63,11 +64,6 @@ _numbers = count()
 def key_of(hour: datetime) -> str:
     """The partition key of an hour."""
     return f"{hour:%Y-%m-%d-%H:%M}"
-
-
-def multiset(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """Rows that can be compared with those of another lake."""
-    return Counter(repr(sorted(row.items())) for row in rows)
 
 
 KEYS = [key_of(hour) for hour in HOURS]

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from platform_world import HOURS, KEYS, Lakehouse, Platform, Report, key_of, multiset
+from other_reader import multiset
+from platform_world import HOURS, KEYS, Lakehouse, Platform, Report, key_of
 from run_worker import wait_for
 from waiting import PATIENCE
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from other_reader import multiset
 from seeding import seed
 from web_ui import LOCATION, METADATA, DagsterProcess, WebUI, entry, until
 
@@ -197,7 +198,7 @@ def _take_step(web: WebUI, daemon: DagsterProcess, step: str) -> tuple[str, str]
 def _people(table: Path) -> Counter[str]:
     """All rows but for the columns of a migration that has begun."""
     rows = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
-    return Counter(repr(sorted((name, value) for name, value in row.items() if name != "title")) for row in rows)
+    return multiset({name: value for name, value in row.items() if name != "title"} for row in rows)
 
 
 def _land(bronze: Path, hours: Sequence[tuple[int, int]], page_of: Mapping[int, str] | None = None) -> None:
