@@ -17,7 +17,16 @@ from pyspark.sql import SparkSession
 from de_resources.engine.plans import interpret_plans
 from de_resources.spark import SparkEngine
 
-pytest_plugins = ("grouping", "long_proofs", "patterns", "red_checks", "shared_services", "soaking", "timings")
+pytest_plugins = (
+    "garbage",
+    "grouping",
+    "long_proofs",
+    "patterns",
+    "red_checks",
+    "shared_services",
+    "soaking",
+    "timings",
+)
 
 PROJECT = Path(__file__).resolve().parent.parent
 # How long an example takes says how busy the machine is. The same examples in every run: new ones are for `make soak`.

@@ -39,7 +39,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = [item for item in items if _has_seed(item) or is_long(item)]
     else:
         chosen = [item for item in items if not _has_seed(item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -153,6 +154,7 @@ def _materialise(settings: Settings, absent: dict[str, str], *, another_world: b
     from de_resources.spark import SparkEngine
 
     locations = load_locations()
+    gc.freeze()  # what is loaded is never garbage: no collection has to look at it again
     chosen = units(locations)
     sources = Availability(external_assets(locations), LandingZone(root=str(settings.landing)), absent)
     # Several runs at once are for a server: an engine inside this process takes all of its cores anyway.

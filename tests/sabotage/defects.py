@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from de_assets.catalogue import proofs
+from de_assets.catalogue.patterns import LOADER
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parent.parent
@@ -59,7 +60,8 @@ class Defect:
 
 def defects(folder: Path = LIST) -> list[Defect]:
     """All defects, file by file, in the order in which they are written down."""
-    return [Defect.of(entry) for file in sorted(folder.glob("*.yaml")) for entry in yaml.safe_load(file.read_text())]
+    files = sorted(folder.glob("*.yaml"))
+    return [Defect.of(entry) for file in files for entry in yaml.load(file.read_text(), Loader=LOADER)]  # noqa: S506 - safe
 
 
 def rows(page: Path = FAULTS) -> dict[int, list[str]]:

@@ -45,7 +45,7 @@ READ = {"DE_CALENDAR": CALENDAR, "DE_SENSOR_SECONDS": None}
 """What the modules of the graph read from the environment when they are loaded, and what it says then; None: nothing."""
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([*PRELOADED, *MODULES])
+_context.set_forkserver_preload([*PRELOADED, *MODULES, "loaded_for_good"])
 
 
 @contextmanager

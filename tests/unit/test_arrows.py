@@ -5,38 +5,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
+from own_modules import PROJECT, imports, trees
 
-PROJECT = Path(__file__).parent.parent.parent
-PACKAGES = ("de_resources", "de_checks", "de_assets")
+# The sources are parsed once for both modules that ask for imports.
+pytestmark = pytest.mark.xdist_group("imports")
+
 LAYERS = ("bronze", "silver", "gold", "serving")
 """In the order in which data walks; what tests and other teams get (`staging`) is behind all of them."""
 
 CLI = "de_assets.cli"
 REGISTERS = f"{CLI}.application"
-
-
-def _name(file: Path) -> str:
-    parts = file.relative_to(PROJECT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-SOURCES = {_name(file): ast.parse(file.read_text()) for p in PACKAGES for file in (PROJECT / p).rglob("*.py")}
-
-
-def imports(module: str) -> Iterator[str]:
-    """What a module imports: a module where that is meant, and else the module that has the name."""
-    for node in ast.walk(SOURCES[module]):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module}: a relative import"
-            own = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (name if name in SOURCES else str(node.module) for name in own)
 
 
 def inside(*packages: str) -> Callable[[str], bool]:
@@ -45,12 +27,12 @@ def inside(*packages: str) -> Callable[[str], bool]:
 
 def arrows(origin: str, *to: str) -> list[str]:
     """Imports that lead from a package into others."""
-    modules = filter(inside(origin), SOURCES)
+    modules = filter(inside(origin), trees())
     return [f"{module} -> {found}" for module in modules for found in imports(module) if inside(*to)(found)]
 
 
 def test_the_modules_are_found() -> None:
-    assert len(SOURCES) > 300
+    assert len(trees()) > 300
     assert "de_assets.gold.sessions_live -> de_assets.dataset" in arrows("de_assets.gold", "de_assets.dataset")
     assert "de_assets.cli.run -> de_assets.cli.ui" in arrows(CLI, CLI), "an import inside a function"
 
@@ -75,7 +57,7 @@ def test_nobody_goes_back_upstairs(origin: str, never: list[str]) -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    graph = {module: {found for found in imports(module) if found in SOURCES} - {module} for module in SOURCES}
+    graph = {module: {found for found in imports(module) if found in trees()} - {module} for module in trees()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -93,7 +75,7 @@ def _called(tree: ast.AST) -> set[str]:
 
 def test_commands_are_registered_in_one_place() -> None:
     registering = {"Typer", "command", "callback", "add_typer"}
-    found = {module for module in filter(inside(CLI), SOURCES) if _called(SOURCES[module]) & registering}
+    found = {module for module in filter(inside(CLI), trees()) if _called(trees()[module]) & registering}
     assert found == {REGISTERS}
     assert {a for a in arrows(CLI, REGISTERS) if not a.startswith(f"{CLI} ")} == set(), (
         "only the entry point asks for it"
@@ -103,22 +85,22 @@ def test_commands_are_registered_in_one_place() -> None:
 def test_checks_are_made_in_one_place() -> None:
     making = {"asset_check", "multi_asset_check"}
     # The location of the dashboards has to load where these packages do not.
-    assert {m for m in SOURCES if _called(SOURCES[m]) & making} == {"de_checks.factory", "de_assets.dashboards.lag"}
+    assert {m for m in trees() if _called(trees()[m]) & making} == {"de_checks.factory", "de_assets.dashboards.lag"}
 
 
 def test_a_topic_is_asked_by_one_client_and_what_goes_wrong_with_it_is_in_one_module() -> None:
     """Producers are their owners' affair: each has guarantees of its own."""
-    asking = {m for m in SOURCES if _called(SOURCES[m]) & {"AdminClient", "TopicCollection"}}
+    asking = {m for m in trees() if _called(trees()[m]) & {"AdminClient", "TopicCollection"}}
     own = {"de_resources.local.kafka_server", "de_resources.local.topics"}
     assert asking - own == {"de_resources.kafka.broker", "de_resources.kafka.topic"}
     consuming = {
         m
-        for m in SOURCES
-        if "confluent_kafka.Consumer" in _imported_names(SOURCES[m]) and "Consumer" in _called(SOURCES[m])
+        for m in trees()
+        if "confluent_kafka.Consumer" in _imported_names(trees()[m]) and "Consumer" in _called(trees()[m])
     }
     assert consuming == {"de_resources.kafka.group", "de_resources.kafka.topic"}
-    room = filter(inside("de_resources.kafka"), SOURCES)
-    failing = {m for m in room for node in SOURCES[m].body if isinstance(node, ast.ClassDef) and _is_error(node)}
+    room = filter(inside("de_resources.kafka"), trees())
+    failing = {m for m in room for node in trees()[m].body if isinstance(node, ast.ClassDef) and _is_error(node)}
     assert failing == {"de_resources.kafka.errors"}
 
 
@@ -132,7 +114,7 @@ def _is_error(node: ast.ClassDef) -> bool:
 
 
 def test_importing_the_command_line_changes_nothing_in_the_process() -> None:
-    modules = sorted(filter(inside(CLI), SOURCES))
+    modules = sorted(filter(inside(CLI), trees()))
     program = """
 import importlib, json, os, signal, sys, warnings
 EVERYTHING = ("ignore", None, Warning, None, 0)

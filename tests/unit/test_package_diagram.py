@@ -1,17 +1,14 @@
 """The diagrams of docs/architecture.md show the imports as they are: no arrow too many, and none is missing."""
 
-import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from own_modules import PACKAGES, PROJECT, imports, trees
 
-PROJECT = Path(__file__).resolve().parents[2]
-PACKAGES = ("de_assets", "de_checks", "de_resources")
 PAGE = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
 Arrow = tuple[str, str]
 
@@ -42,24 +39,10 @@ class Diagram:
 DIAGRAMS = [Diagram.read(text) for text in re.findall(r"^```mermaid\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)]
 
 
-def modules() -> dict[str, Path]:
-    files = (file for package in PACKAGES for file in (PROJECT / package).rglob("*.py"))
-    return {".".join(file.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
-
-
-def imports() -> Iterator[tuple[str, str]]:
-    """Who imports which module of ours, wherever in the file; types only as well."""
-    known = modules()
-    for name, file in known.items():
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("de_"):
-                named = (f"{node.module}.{alias.name}" for alias in node.names)
-                yield from ((name, each if each in known else node.module) for each in named)
-            elif isinstance(node, ast.Import):
-                yield from ((name, alias.name) for alias in node.names if alias.name.startswith("de_"))
-
-
-IMPORTS = set(imports())
+@cache
+def arrows() -> set[Arrow]:
+    """From module to module of ours."""
+    return {(name, found) for name in trees() for found in imports(name) if found.startswith("de_")}
 
 
 def rooms(package: str) -> set[str]:
@@ -67,17 +50,17 @@ def rooms(package: str) -> set[str]:
 
 
 def between_rooms(package: str) -> set[Arrow]:
-    inside = [pair for pair in IMPORTS if all(module.startswith(f"{package}.") for module in pair)]
+    inside = [pair for pair in arrows() if all(module.startswith(f"{package}.") for module in pair)]
     return {(start.split(".")[1], end.split(".")[1]) for start, end in inside}
 
 
 def between_packages() -> set[Arrow]:
-    return {(start.split(".")[0], end.split(".")[0]) for start, end in IMPORTS}
+    return {(start.split(".")[0], end.split(".")[0]) for start, end in arrows()}
 
 
 def test_the_page_draws_the_packages_and_their_rooms() -> None:
     assert [diagram.title for diagram in DIAGRAMS] == ["packages", "de_assets", "de_resources"]
-    assert len(IMPORTS) > 500
+    assert len(arrows()) > 500
 
 
 @pytest.mark.parametrize("diagram", DIAGRAMS, ids=lambda diagram: diagram.title)
@@ -104,7 +87,7 @@ def test_rooms_import_each_other_in_no_circle(package: str) -> None:
         TopologicalSorter(below).prepare()
     except CycleError as error:
         circle = list(reversed(error.args[1]))
-        guilty = [f"{a} -> {b}" for a, b in sorted(IMPORTS) if _step(package, a, b) in set(pairwise(circle))]
+        guilty = [f"{a} -> {b}" for a, b in sorted(arrows()) if _step(package, a, b) in set(pairwise(circle))]
         pytest.fail("\n".join([" -> ".join(circle), *guilty]))
 
 
@@ -118,7 +101,7 @@ def test_no_library_imports_the_blog() -> None:
 
 
 def test_contracts_import_each_other_and_what_they_are_made_of() -> None:
-    outside = {end for start, end in IMPORTS if start.startswith("de_assets.contracts.")}
+    outside = {end for start, end in arrows() if start.startswith("de_assets.contracts.")}
     assert {module for module in outside if not module.startswith("de_assets.contracts.")} == {
         "de_resources.contract",
         "de_resources.moments",

@@ -1,0 +1,35 @@
+"""The modules of the three packages as they are written, and what each of them imports; parsed when a test asks."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+PACKAGES = ("de_resources", "de_checks", "de_assets")
+
+
+def _name(file: Path) -> str:
+    return ".".join(file.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """By the name that they are imported by."""
+    files = (file for package in PACKAGES for file in (PROJECT / package).rglob("*.py"))
+    return {_name(file): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Wherever in its file, types only as well: a module where that is meant, and else the module that has the name."""
+    known, found = trees(), set()
+    for node in ast.walk(known[module]):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: a relative import"
+            own = [f"{node.module}.{alias.name}" for alias in node.names]
+            found.update(name if name in known else str(node.module) for name in own)
+    return frozenset(found)
