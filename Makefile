@@ -6,25 +6,24 @@ BIN := $(VENV)/bin
 # Arguments of `make run`, such as LOG=/var/log/nginx/access.log or ARGS="--once --visits 100000".
 LOG ?=
 ARGS ?=
-# Processes of `make test`, each with an engine, and where needed services, of its own: one more than there are cores, two to
-# four, as far as there are 5 GiB of memory for each. Tests often wait: for a death to be noticed, a start, an answer that does
-# not come. One pattern's tests: PATTERN=merger.
+# Processes of `make test`: two more than there are cores, at least two and at most eight, as far as there are 4 GiB of memory for
+# each. Tests often wait: for a death to be noticed, a start, an answer that does not come. Half of them have services of their
+# own, each has an engine.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30; \
-	print(max(2, min(4, (os.cpu_count() or 2) + 1, gib // 5)))')
+	print(max(2, min(8, (os.cpu_count() or 2) + 2, gib // 4)))')
+# One pattern's tests: PATTERN=merger.
 PATTERN ?=
 TIMINGS := .de/timings
 # What shares expensive fixtures stays in one process; the order of the groups is the one of `tests/grouping.py`.
 GROUPED = --dist loadgroup --no-loadscope-reorder
-PARALLEL = -n $(WORKERS) $(GROUPED)
+WITH_ENGINE = -n $(shell echo $$(( ($(WORKERS) + 1) / 2 ))) $(GROUPED)
+WITH_SERVICES = -n $(shell echo $$(( $(WORKERS) / 2 ))) $(GROUPED)
 # The whole suite leaves the long proofs of `tests/long_proofs.yaml` to `make soak`; ALL=1 has them here.
 ALL ?=
 CHOSEN = $(if $(PATTERN),--pattern '$(PATTERN)',$(if $(ALL),,--short))
 # What fails is run once more, alone, if it lies in so many modules at most; what passes then is told as unsteady.
 UNSTEADY ?= 0
 CACHE := .de/pytest
-SUITE = $(BIN)/python tests/unsteady.py $(UNSTEADY) $(CACHE)
-# A pattern may have tests in one of the two calls only: "no tests" (5) is an error of the whole suite alone.
-MAY_BE_EMPTY = $(if $(PATTERN),|| [ $$? = 5 ])
 # Long proofs with seeds; the same seed goes on where it stopped.
 MINUTES ?= 10
 SEED ?= 0
@@ -64,16 +63,18 @@ run: setup       ## Start services, feed them, materialise the graph, serve the 
 # Hundreds of processes import the platform, and each would compile it again where the environment forbids to keep the result.
 test test-unit soak: export PYTHONDONTWRITEBYTECODE =
 
-# Classic and Connect sessions do not live in one process, hence two calls.
-test: setup      ## Run the suite on WORKERS processes (one more than cores, 2 to 4); PATTERN=merger: what proves it; ALL=1: long proofs too
+# Classic and Connect sessions do not live in one process, hence two calls of pytest; they run side by side, so that one computes
+# while the other waits.
+test: setup      ## Run the suite on WORKERS processes (two more than cores, 2 to 8); PATTERN=merger: what proves it; ALL=1: long proofs too
 	@rm -rf $(TIMINGS)
-	DE_TEST_TIMINGS=$(TIMINGS)/engine $(SUITE)/engine $(PARALLEL) tests/unit tests/graph tests/faults -- $(CHOSEN) $(MAY_BE_EMPTY)
-	DE_TEST_TIMINGS=$(TIMINGS)/services $(SUITE)/services $(PARALLEL) tests/services tests/ui -- $(CHOSEN) $(MAY_BE_EMPTY)
+	DE_TEST_TIMINGS=$(TIMINGS) $(BIN)/python tests/suite.py $(CACHE) --again $(UNSTEADY) $(if $(PATTERN),--some) \
+		--part engine '$(WITH_ENGINE) tests/unit tests/graph tests/faults' \
+		--part services '$(WITH_SERVICES) tests/services tests/ui' -- $(CHOSEN)
 	@$(BIN)/python tests/timings.py $(TIMINGS) .de/test-report
-	@cat $(CACHE)/*/UNSTEADY.txt 2> /dev/null | sed 's/^/unsteady: /' || true
+	@sed 's/^/unsteady: /' $(CACHE)/UNSTEADY.txt 2> /dev/null || true
 
 test-unit: setup ## Run the part that starts no service and fills no lake
-	$(BIN)/pytest $(PARALLEL) --short tests/unit
+	$(BIN)/pytest $(WITH_ENGINE) --short tests/unit
 
 soak: setup      ## Repeat the long proofs with ever new seeds: MINUTES=10 SEED=0; the same call goes on where it stopped
 	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/soak tests/unit tests/graph tests/faults

@@ -33,6 +33,8 @@ _DEAREST = 60
 _MARK = "DE_TEST_TIMINGS_OF"
 Process = tuple[int, float]
 """Its id, and when it began: ids are used again."""
+Shares = dict[str, float]
+"""Per pattern, the part of a test or of a fixture that counts for it."""
 _started: Counter[str] = Counter()
 _is_service: dict[Process, bool] = {}
 _services: dict[Process, float] = {}
@@ -51,10 +53,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """What importing all tests took is no test's: it would count for the patterns of the first one that this process runs."""
     if _state:
-        _state["cpu"] = _cpu_seconds()
+        _state.update(cpu=_cpu_seconds(), shares=shares_of_fixtures(session.items))
+
+
+def shares_of_fixtures(items: Iterable[pytest.Item]) -> dict[tuple[Path, str], Shares]:
+    """Per module and fixture, the part of it that each pattern asks for: all tests that use it count the same."""
+    users: defaultdict[tuple[Path, str], list[Shares]] = defaultdict(list)
+    for item in items:
+        for fixture in getattr(item, "fixturenames", ()):
+            users[item.path, fixture].append(_shares(item))
+    return {
+        place: {name: sum(each.get(name, 0.0) for each in shares) / len(shares) for name in set().union(*shares)}
+        for place, shares in users.items()
+    }
+
+
+def _shares(item: pytest.Item) -> Shares:
+    patterns = {str(name) for mark in item.iter_markers("pattern") for name in mark.args}
+    return {name: 1 / len(patterns) for name in patterns}
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -116,14 +135,14 @@ def _write(
     cpu: float,
     services: float,
     started: Counter[str],
-    patterns: Iterable[str] = (),
+    patterns: Shares | None = None,
 ) -> None:
     seconds = {"wall": round(wall, 3), "cpu": round(cpu, 3), "services": round(services, 3)}
-    line = {"kind": kind, "name": name, **seconds, "started": started, "patterns": sorted(patterns)}
+    line = {"kind": kind, "name": name, **seconds, "started": started, "patterns": patterns or {}}
     _state["file"].write(json.dumps(line) + "\n")
 
 
-def _measured(kind: str, name: str, patterns: Iterable[str] = ()) -> Generator[None, Any, Any]:
+def _measured(kind: str, name: str, patterns: Shares | None = None) -> Generator[None, Any, Any]:
     before, began = _started.copy(), time.monotonic()
     try:
         return (yield)
@@ -137,14 +156,15 @@ def _measured(kind: str, name: str, patterns: Iterable[str] = ()) -> Generator[N
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[Any]:
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Iterator[Any]:
     """Time a fixture that several tests share, without those that it needs itself.
 
-    What the tests of a module share counts for the patterns of the first that asks for it; what all share, for none.
+    What the tests of a module share counts for the patterns of those that use it; what all share, for none.
     """
     if not _state or fixturedef.scope == "function":
         return (yield)
-    patterns = () if fixturedef.scope in ("session", "package") else _state.get("patterns", ())
+    of_all = fixturedef.scope in ("session", "package")
+    patterns = None if of_all else _state["shares"].get((request.path, fixturedef.argname))
     return (yield from _measured("fixture", fixturedef.argname, patterns))
 
 
@@ -153,9 +173,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     """Time a test with its fixtures."""
     if not _state:
         return (yield)
-    patterns = {str(name) for mark in item.iter_markers("pattern") for name in mark.args}
-    _state["patterns"] = patterns
-    return (yield from _measured("test", item.nodeid, patterns))
+    return (yield from _measured("test", item.nodeid, _shares(item)))
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
@@ -189,8 +207,8 @@ def seconds_of_patterns(lines: Iterable[dict[str, Any]]) -> dict[str, float]:
     """CPU seconds per pattern, dearest first; a test that claims several counts for each with an equal share."""
     found: defaultdict[str, float] = defaultdict(float)
     for line in lines:
-        for name in line["patterns"]:
-            found[name] += line["cpu"] / len(line["patterns"]) + line["services"] / len(line["patterns"])
+        for name, share in line["patterns"].items():
+            found[name] += share * (line["cpu"] + line["services"])
     return dict(sorted(found.items(), key=lambda pattern: -pattern[1]))
 
 
@@ -223,7 +241,7 @@ def main(folder: Path, report: Path) -> None:
     report.with_suffix(".md").write_text("\n".join(text))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     summary = {
-        "wall_seconds": round(sum(parts.values()), 1),
+        "wall_seconds": round(max(parts.values(), default=0.0), 1),  # they run side by side
         "parts": parts,
         "tests": len(of_kind["test"]),
         "patterns_over_budget": {

@@ -1,0 +1,105 @@
+"""The suite's parts run side by side. A test that fails beside others and passes alone is told, and holds nothing up; one
+that fails twice does."""
+
+from pathlib import Path
+
+import pytest
+import suite
+
+PASSES = "def test_that_passes(): pass\n"
+FAILS = "def test_that_fails(): assert False\n"
+ONCE = """
+from pathlib import Path
+import pytest
+
+@pytest.mark.xdist_group("of its own")
+@pytest.mark.parametrize("what", ["a page.md: with spaces"])
+def test_that_fails_once(what):
+    mark = Path(__file__).with_suffix(".seen")
+    seen = mark.exists()
+    mark.touch()
+    assert seen
+"""
+UNREADABLE = "import nothing_of_this_name\n"
+KILLED = "import os\n\ndef test_that_is_killed(): os.kill(os.getpid(), 9)\n"
+MEETS = """
+import os
+from pathlib import Path
+from time import sleep
+
+def test_that_meets_the_other_part():
+    Path("{me}").write_text(os.environ["DE_TEST_TIMINGS"])
+    while not Path("{other}").exists():
+        sleep(0.01)
+"""
+ALONE = "test_that_fails_once[a page.md: with spaces]"
+Files = dict[str, str]
+CASES: dict[str, tuple[int, Files, Files, int, list[str]]] = {
+    "one passes alone": (1, {"a": ONCE, "b": PASSES}, {"c": PASSES}, 0, [f"a.py::{ALONE}"]),
+    "none is allowed": (0, {"a": ONCE}, {"c": PASSES}, 1, []),
+    "of more modules than allowed, both parts together": (1, {"a": ONCE}, {"b": ONCE}, 1, []),
+    "one fails twice": (2, {"a": ONCE}, {"b": FAILS}, 1, []),
+    "a module that cannot be read is no failure of a test": (2, {"a": ONCE}, {"b": UNREADABLE}, 2, []),
+    "so is a process that is killed": (1, {"a": KILLED}, {"b": PASSES}, 137, []),
+    "a part without tests": (1, {"a": PASSES}, {"b": ""}, 5, []),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Plugins that are installed take half of the start of a pytest, and have nothing to do here."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.chdir(tmp_path)
+    Path("pytest.ini").write_text("[pytest]\n")
+    return tmp_path
+
+
+def run(
+    folder: Path, one: Files, two: Files, modules: int = 0, how: tuple[str, ...] = (), *, some: bool = False
+) -> tuple[int, list[str]]:
+    """The status of two parts, and what is told as unsteady."""
+    for name, text in (one | two).items():
+        Path(f"{name}.py").write_text(text)
+    cache = folder / "cache"
+    parts = [
+        suite.Part(name, (*how, *(f"{file}.py" for file in files)), cache / name)
+        for name, files in (("one", one), ("two", two))
+    ]
+    status = suite.main(parts, ["-q"], cache, modules, some=some)
+    report = cache / suite.REPORT
+    return status, report.read_text().splitlines() if report.exists() else []
+
+
+@pytest.mark.parametrize(("modules", "one", "two", "status", "told"), CASES.values(), ids=CASES)
+def test_what_fails_is_run_once_more_alone(
+    folder: Path, modules: int, one: Files, two: Files, status: int, told: list[str]
+) -> None:
+    assert run(folder, one, two, modules) == (status, told)
+
+
+def test_what_was_distributed_by_groups_is_found_again_in_its_part(folder: Path) -> None:
+    distributed = ("-p", "xdist", "-n", "2", "--dist", "loadgroup")
+    found = run(folder, {"a": ONCE, "b": PASSES}, {"c": ONCE}, 2, distributed)
+    assert found == (0, [f"a.py::{ALONE}", f"c.py::{ALONE}"])
+
+
+def test_what_failed_an_earlier_time_is_not_taken_for_a_failure(folder: Path) -> None:
+    for text, failed in ((FAILS, ["a.py::test_that_fails"]), (PASSES, [])):
+        assert run(folder, {"a": text}, {"b": PASSES}) == (len(failed), [])
+        assert suite.Part("one", (), folder / "cache" / "one").failed() == failed
+
+
+def test_parts_run_at_the_same_time_are_timed_apart_and_shown_one_after_the_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(suite.TIMINGS, "timings")
+    one, two = ({name: MEETS.format(me=f"{name}.met", other=f"{other}.met")} for name, other in ("ab", "ba"))
+    assert run(folder, one, two, how=("-v",)) == (0, [])
+    assert [Path(f"{name}.met").read_text() for name in "ab"] == ["timings/one", "timings/two"]
+    said = capfd.readouterr().out
+    assert said.index("a.py") < said.index("1 passed") < said.index("b.py") < said.rindex("1 passed")
+
+
+def test_of_tests_that_were_chosen_a_part_may_have_none_but_not_all(folder: Path) -> None:
+    assert run(folder, {"a": PASSES}, {"b": ""}, some=True) == (0, [])
+    assert run(folder, {"a": ""}, {"b": ""}, some=True) == (suite.NO_TESTS, [])
