@@ -7,10 +7,11 @@ import re
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
-from pathlib import Path
 
-PROJECT = Path(__file__).parents[2]
-PACKAGES = ("de_assets", "de_resources", "de_checks")
+import pytest
+from own_modules import PROJECT, trees
+
+pytestmark = pytest.mark.xdist_group("imports")
 
 NOT_IMPORTED = {
     "dagster-webserver": "started by its own command",
@@ -18,10 +19,10 @@ NOT_IMPORTED = {
 }
 
 
-def names(folder: Path) -> Iterator[str]:
+def names() -> Iterator[str]:
     """What is imported, and what is started as a module of its own."""
-    for file in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+    for tree in trees().values():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:
@@ -33,7 +34,7 @@ def names(folder: Path) -> Iterator[str]:
 def test_nothing_is_installed_that_nobody_uses() -> None:
     declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["dependencies"]
     wanted = {re.split(r"[\[=<>~! ]", each)[0].lower() for each in declared}
-    used = {name.split(".")[0] for package in PACKAGES for name in names(PROJECT / package)}
+    used = {name.split(".")[0] for name in names()}
     found = {
         d.lower().replace("_", "-") for module, ds in packages_distributions().items() if module in used for d in ds
     }

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from own_modules import trees
 from typer.testing import CliRunner
 
-from de_assets.catalogue import PACKAGES, PROJECT
+from de_assets.catalogue import PROJECT
 from de_assets.cli.application import application
 from de_assets.cli.doctor import diagnosis, machine, packages, services, variables
 from de_assets.cli.doctor.finding import Finding, FindingVerdict
@@ -327,12 +328,12 @@ def test_no_value_of_a_secret_or_of_an_address_is_shown() -> None:
     assert not any(canary in str(finding) for finding in variables.check_variables(environment))
 
 
+@pytest.mark.xdist_group("imports")
 def test_every_variable_that_the_code_reads_is_known() -> None:
     read = {
         node.value
-        for package in PACKAGES
-        for file in (PROJECT / package).rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
+        for tree in trees().values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch("DE(_[A-Z]+)+", node.value)
     }
     error_classes = {"DE_ROW_OUTSIDE_SLICE", "DE_ROW_STORED_OUTSIDE_SLICE"}

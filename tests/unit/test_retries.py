@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import dagster as dg
 import pytest
+from own_modules import trees
 from waiting import waits
 
 from de_resources.delta.write.lock import TableBusy
@@ -28,20 +28,19 @@ class Refused(PermanentError):
     """What is refused each time."""
 
 
+@pytest.mark.xdist_group("imports")
 def test_who_waits_after_an_error_does_it_by_a_library() -> None:
     """A loop of one's own has its own idea of when to give up, and what it does after the last attempt is found out late."""
-    assert list(_sleeping_handlers("try: x()\nexcept E:\n  if late: raise\n  time.sleep(1)")) == [2]
-    project = Path(__file__).resolve().parents[2]
-    modules = [file for room in ("de_resources", "de_checks", "de_assets") for file in (project / room).rglob("*.py")]
-    assert len(modules) > 400
-    found = {str(file.relative_to(project)): [*_sleeping_handlers(file.read_text())] for file in modules}
+    loop = ast.parse("try: x()\nexcept E:\n  if late: raise\n  time.sleep(1)")
+    assert list(_sleeping_handlers(loop)) == [2]
+    assert len(trees()) > 400
     # Whom it asks knows no time-out, and nothing has failed meanwhile.
-    assert [name for name, lines in found.items() if lines] == ["de_resources/delta/write/lock.py"]
+    assert [name for name, tree in trees().items() if [*_sleeping_handlers(tree)]] == ["de_resources.delta.write.lock"]
 
 
-def _sleeping_handlers(code: str) -> Iterator[int]:
+def _sleeping_handlers(code: ast.Module) -> Iterator[int]:
     """The lines of handlers of errors that sleep."""
-    for handler in (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ExceptHandler)):
+    for handler in (node for node in ast.walk(code) if isinstance(node, ast.ExceptHandler)):
         calls = [node.func for node in ast.walk(handler) if isinstance(node, ast.Call)]
         if any(call.attr == "sleep" for call in calls if isinstance(call, ast.Attribute)):
             yield handler.lineno
