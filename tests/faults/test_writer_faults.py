@@ -267,7 +267,8 @@ def test_columns_become_a_struct_and_come_back_though_the_step_that_drops_them_d
 ) -> None:
     """Of two days each has rows of one side only once: before the columns are filled, or when they come back."""
     walk = Walk(engine.spark_session, tmp_path, CHANGES["nest"])
-    walk.begin_with(1, Phase.EXPANDED)
+    walk.begin_with(1)
+    walk.take("expand")
     walk.write("new")
     walk.take("migrate")
     _die_half_way(worker, walk, "contract", "after_commit")
