@@ -148,7 +148,7 @@ def orphans(root: Path, name: str) -> set[str]:
 class TestTwoProcesses:
     """The worker and this process, each with an engine, go through the same steps and start each of them together."""
 
-    APPENDS = 3
+    APPENDS = 2
 
     def together(
         self, worker: Worker, engine: SparkEngine, lake: Path, **steps: dict[str, tuple[str | None, Any]]

@@ -171,10 +171,14 @@ def _restored(shop: Shop) -> object:
 
 def _fed_since(shop: Shop) -> object:
     """Back to before rows that came from positions of a stream, which stay where they are."""
+    import pyarrow as arrow
+    from deltalake import CommitProperties, write_deltalake
+
     table = Table("silver.rows", shop.uri("rows"))
     for run in "ab":
         text = CommitInfo("silver.rows", "test", "0:0-1", run, run, run, facts=READS_POSITIONS).text()
-        shop.spark.range(1).write.format("delta").mode("append").option("userMetadata", text).save(table.uri)
+        told = CommitProperties(custom_metadata={"userMetadata": text})
+        write_deltalake(table.uri, arrow.table({"id": [1]}), mode="append", commit_properties=told)
     return restore(shop.spark, table, 0, CommitInfo("silver.rows", "test", "all", "run", "run", uuid4().hex))
 
 

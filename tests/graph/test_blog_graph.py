@@ -32,6 +32,7 @@ from de_assets.sources.landed_lines import line_numbers
 from de_assets.sources.landing import MARKER, hour_folder
 from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.simulator import Defect, Irregularities, Truth, World, hours_between, land_devices, land_visits
+from de_checks.keys import KEY_IS_UNIQUE
 from de_checks.per_key import latest_materializations
 from de_resources.lineage.recorded import Lineages
 from de_resources.settings import Settings
@@ -46,12 +47,15 @@ ALL_CHECKS = {dg.AssetKey(["silver", "visits"]), dg.AssetKey(["gold", "referral_
 
 
 def judged(location: dg.Definitions) -> dg.Definitions:
-    """With the checks that hold back what lies behind them, and those that are looked at here.
+    """With the checks that hold back what lies behind them, but for that of keys, and those that are looked at here.
 
     All checks of all assets are executed by `de run` (`ui/conftest.py`), and take as long here as computing the assets.
     """
-    specs = {check: list(check.check_specs) for check in location.asset_checks or ()}
-    kept = [c for c, found in specs.items() if any(each.blocking or each.asset_key in ALL_CHECKS for each in found)]
+
+    def meant(spec: dg.AssetCheckSpec) -> bool:
+        return spec.asset_key in ALL_CHECKS or (spec.blocking and spec.name != KEY_IS_UNIQUE)
+
+    kept = [check for check in location.asset_checks or () if any(map(meant, check.check_specs))]
     return dg.Definitions(
         assets=location.assets, asset_checks=kept, resources=location.resources, executor=location.executor
     )
@@ -416,12 +420,12 @@ def _run(lakehouse: Lakehouse, *assets: str, partition: str | None = None) -> dg
 
 @pytest.mark.pattern("fine_grained_tracker")
 class TestTrace:
-    """Some sessions, traced to their landed lines, beside a plain search through tables and files."""
+    """The longest session, traced to its landed lines, beside a plain search through tables and files."""
 
     @pytest.fixture(scope="class")
     def traces(self, lakehouse: Lakehouse, engine: SparkEngine) -> dict[str, Traced]:
         sources = _sources(lakehouse, engine)
-        longest = sorted(lakehouse.rows("gold/sessions"), key=lambda row: (row["visits"], row["session_id"]))[-2:]
+        longest = sorted(lakehouse.rows("gold/sessions"), key=lambda row: (row["visits"], row["session_id"]))[-1:]
         ids = [str(row["session_id"]) for row in longest]
         return {i: trace(engine.spark_session, sources.__getitem__, "gold/sessions", {"session_id": i}) for i in ids}
 

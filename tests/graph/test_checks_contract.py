@@ -73,19 +73,6 @@ def test_a_bad_row_fails_the_run_and_keeps_downstream_from_starting(world: World
     )
 
 
-def test_a_check_that_does_not_block_reports_and_lets_go_on(world: World) -> None:
-    seen: list[str] = []
-    visits = world.visits()
-    world.define(visits, contract_check(visits, blocking=False), downstream(seen))
-    world.data["2024-01-01"] = [("x", None, -1, None)]
-
-    result = world.run("2024-01-01")
-
-    assert result.success
-    assert red(result, CHECK) == ["2024-01-01"]
-    assert seen == ["2024-01-01"]
-
-
 @pytest.mark.pattern("online_observer")
 def test_good_rows_are_judged_without_a_single_job(world: World, spark: SparkSession) -> None:
     visits = world.visits()
@@ -133,8 +120,10 @@ def test_a_bad_day_in_the_middle_of_a_range_is_held_back_and_released_by_its_fix
     assert tick.get_requested_partitions(report) == {bad}
 
 
-def test_the_gate_is_closed_for_bad_and_for_unjudged_keys_only(world: World) -> None:
-    keys, bad, unjudged = days(3), "2024-01-02", "2024-01-03"
+def test_the_gate_is_closed_for_bad_and_for_unjudged_keys_only_and_the_check_alone_repeats_its_verdict(
+    world: World,
+) -> None:
+    keys, bad, unjudged, missing = days(3), "2024-01-02", "2024-01-03", "2024-01-04"
     visits = world.visits()
     gate = dg.AutomationCondition.all_deps_blocking_checks_passed()
     world.define(visits, contract_check(visits), downstream([], gate))
@@ -143,7 +132,13 @@ def test_the_gate_is_closed_for_bad_and_for_unjudged_keys_only(world: World) -> 
     world.run(unjudged, only="visits", checks=False)
 
     assert _open(world, keys) == {"2024-01-01"}
-    world.run(unjudged, only="checks")
+    assert world.run(unjudged, only="checks").success
+    assert _open(world, keys) == {"2024-01-01", unjudged}
+
+    again = world.run(bad, unjudged, missing, only="checks")
+    assert red(again, CHECK) == [bad, missing]
+    assert verdicts(again, CHECK)[bad].metadata["rows"].value == 1
+    assert "Never materialised" in (verdicts(again, CHECK)[missing].description or "")
     assert _open(world, keys) == {"2024-01-01", unjudged}
 
 
@@ -152,13 +147,18 @@ def _open(world: World, keys: list[str]) -> set[str]:
     return set(tick.get_requested_partitions(AssetKey(["gold", "report"]))) & set(keys)
 
 
-def test_examples_show_the_broken_rules_but_no_personal_value(world: World) -> None:
+def test_a_check_that_does_not_block_lets_go_on_and_its_examples_show_the_broken_rules_but_no_personal_value(
+    world: World,
+) -> None:
+    seen: list[str] = []
     visits = world.visits()
-    world.define(visits, contract_check(visits))
+    world.define(visits, contract_check(visits, blocking=False), downstream(seen))
     world.data["2024-01-01"] = [("bell\x07|id", f"{CANARY}".replace("@", " at "), -7, None)] * 9 + good("2024-01-01")
 
     result = world.run("2024-01-01")
 
+    assert result.success
+    assert red(result, CHECK) == seen == ["2024-01-01"]
     table = verdicts(result, CHECK)["2024-01-01"].metadata["examples"].value
     lines = table.splitlines()
     assert lines[0] == "| broken rules | visit_id | email | pages |"
@@ -168,20 +168,6 @@ def test_examples_show_the_broken_rules_but_no_personal_value(world: World) -> N
     assert "bell ¦id" in recorded
     assert "canary.person" not in recorded
     assert "rows_meet_contract" in recorded
-
-
-def test_the_check_alone_repeats_its_verdict_and_fails_what_is_not_there(world: World) -> None:
-    visits = world.visits()
-    world.define(visits, contract_check(visits))
-    world.data |= {"2024-01-01": good("2024-01-01"), "2024-01-02": [("x", None, -1, None)]}
-    world.run(*days(2))
-
-    assert world.run("2024-01-01", only="checks").success
-    again = world.run("2024-01-02", "2024-01-03", only="checks")
-
-    assert red(again, CHECK) == ["2024-01-02", "2024-01-03"]
-    assert verdicts(again, CHECK)["2024-01-02"].metadata["rows"].value == 1
-    assert "Never materialised" in (verdicts(again, CHECK)["2024-01-03"].description or "")
 
 
 def test_a_check_without_a_partition_says_what_to_do(world: World) -> None:
@@ -214,19 +200,23 @@ def test_writes_that_left_no_counters_are_counted_by_one_scan(world: World, monk
     assert {e.metadata["evidence"].value for e in found.values()} == {"a scan of the slice"}
 
 
-def test_a_clean_append_cannot_hide_the_bad_rows_of_an_earlier_one(world: World) -> None:
-    visits = world.visits(None, mode="append")
-    world.define(visits, contract_check(visits))
-    world.data[None] = good("2024-01-01")
-    assert verdicts(world.run(), CHECK)[None].metadata["evidence"].value == "counters of the write"
+def test_without_partitions_the_whole_table_is_judged_and_a_clean_append_cannot_hide_earlier_bad_rows(
+    world: World,
+) -> None:
+    def run(mode: str) -> dg.AssetCheckEvaluation:
+        visits = world.visits(None, mode=mode)
+        world.define(visits, contract_check(visits))
+        return verdicts(world.run(), CHECK)[None]
+
     world.data[None] = [("bad", None, -1, None)]
-    assert red(world.run(), CHECK) == [None]
-
+    assert not run("overwrite").passed
     world.data[None] = good("2024-01-02")
-    still_bad = world.run()
-
-    assert red(still_bad, CHECK) == [None]
-    assert verdicts(still_bad, CHECK)[None].metadata["rows"].value == 5
+    still_bad = run("append")
+    assert not still_bad.passed
+    assert still_bad.metadata["rows"].value == 3
+    replaced = run("overwrite")
+    assert replaced.passed
+    assert replaced.metadata["evidence"].value == "counters of the write"
 
 
 def test_two_dimensions_are_judged_key_by_key(world: World) -> None:
@@ -241,16 +231,6 @@ def test_two_dimensions_are_judged_key_by_key(world: World) -> None:
 
     assert set(verdicts(result, CHECK)) == set(keys)
     assert red(result, CHECK) == ["2024-01-02|eu"]
-
-
-def test_without_partitions_the_whole_table_is_judged(world: World) -> None:
-    visits = world.visits(None)
-    world.define(visits, contract_check(visits))
-    world.data[None] = [("x", None, -1, None)]
-    assert red(world.run(), CHECK) == [None]
-
-    world.data[None] = good("2024-01-01")
-    assert world.run().success
 
 
 def test_the_spec_names_the_patterns_and_the_rules(world: World) -> None:

@@ -13,6 +13,7 @@ from de_resources.settings import Settings
 from de_resources.spark import SparkEngine
 
 PATTERNS = snippets("patterns/*/*.md")
+NAMING = [*PATTERNS, *snippets("io-managers.md", "engine")]
 
 
 @pytest.mark.pattern("data_overwrite")
@@ -50,7 +51,7 @@ print("MATERIALISED", result.success, event.metadata)
 """
 
 
-@pytest.mark.parametrize("snippet", PATTERNS, ids=str)
+@pytest.mark.parametrize("snippet", NAMING, ids=str)
 def test_what_a_snippet_names_is_there(snippet: Snippet) -> None:
     """Of all of them, also of those that only `make soak` runs."""
     assert snippet.misnamed() == []

@@ -65,14 +65,6 @@ def test_defect_4_and_5_a_selected_column_of_a_string_partitioned_table_has_its_
 
 
 @pytest.mark.pattern("data_overwrite")
-def test_defects_6_and_8_create_or_replace_writes_its_rows_and_the_root_logger_is_left_alone(shop: Shop) -> None:
-    before = logging.getLogger().level
-    shop.run(asset("users", lambda _: shop.frame([(1,), (2,)], "id long"), mode="create_or_replace"))
-    assert shop.rows("users") == [(1,), (2,)]
-    assert logging.getLogger().level == before
-
-
-@pytest.mark.pattern("data_overwrite")
 def test_defect_7_a_bigint_partition_column_and_a_table_of_nothing_else(shop: Shop) -> None:
     shops = dg.StaticPartitionsDefinition(["7", "9000000000"])
     only = asset(

@@ -117,7 +117,7 @@ def test_columns_are_chosen_of_what_the_reader_gives(shop: Shop) -> None:
 def test_a_pinned_version_is_read_and_told_as_the_one_that_was(shop: Shop) -> None:
     source = orders(shop, 2.0)
     shop.seed("orders", [(1, date(2024, 1, 1), 1.0, "1@x.org")], SCHEMA)
-    shop.run(source, key=D1)
+    shop.seed("orders", [(2, date(2024, 1, 1), 2.0, "2@x.org")], SCHEMA)
     newest = shop.version("orders")
     told = read(shop, source, copied(reader=PINNED, version=newest - 1))
     assert shop.rows("copy") == [(1, date(2024, 1, 1), 1.0, "1@x.org")]

@@ -110,17 +110,6 @@ class TestRowsOutside:
             assert fact in str(error)
         assert (shop.version("orders"), shop.rows("orders")) == (version, rows)
 
-    def test_that_the_frame_itself_filters_away_are_no_reason_to_refuse(self, shop: Shop) -> None:
-        content = [order(1, 1), order(2, 2)]
-        orders = asset(
-            "orders",
-            lambda _: shop.frame(content, ORDER).where("day = DATE '2024-01-01'"),
-            partitions=DAILY,
-            partition_expr="day",
-        )
-        shop.run(orders, key="2024-01-01")
-        assert shop.rows("orders") == [order(1, 1)]
-
 
 class TestTimeZones:
     WARSAW = dg.DailyPartitionsDefinition("2024-03-29", end_date="2024-04-03", timezone="Europe/Warsaw")
@@ -229,11 +218,18 @@ class TestStaticAndMulti:
         rows = [(3, "pl")]
         assert isinstance(shop.failure(sales, key="PL"), RowsOutsideSlice)
 
-    def test_static_keys_on_a_number_column(self, shop: Shop) -> None:
+    def test_static_keys_on_a_number_column_and_rows_that_the_frame_filters_away_are_no_reason_to_refuse(
+        self, shop: Shop
+    ) -> None:
         shops = dg.StaticPartitionsDefinition(["7", "12"])
-        rows = [(1, 12)]
+        rows = [(1, 12), (4, 7)]
         shop.seed("sales", [(2, 7), (3, 12)], "id long, shop int", "shop")
-        sales = asset("sales", lambda _: shop.frame(rows, "id long, shop int"), partitions=shops, partition_expr="shop")
+        sales = asset(
+            "sales",
+            lambda _: shop.frame(rows, "id long, shop int").where("shop = 12"),
+            partitions=shops,
+            partition_expr="shop",
+        )
         result = shop.run(sales, key="12")
         assert shop.rows("sales") == [(1, 12), (2, 7)]
         assert shop.rows_per_key(result, "sales") == {"12": 1}

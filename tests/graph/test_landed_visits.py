@@ -244,6 +244,6 @@ def test_the_referrals_have_an_account_of_their_own_with_their_own_copies_and_wi
         table.update({"visits": "visits + 2"}, predicate=f"event_date = '{days[0]}'")
 
         world.land([("later", START + MINUTE, SECOND)])
-        world.run(valid_visits, keys=hours)
+        world.run(valid_visits, keys=[hourly.get_partition_key_for_timestamp(SECOND.timestamp())])
         found = world.judge(OF_REFERRALS)
         assert (found.passed, figures(found)) == (True, {**TRUE_OF_REFERRALS, "landed": 18, "waiting": 1})

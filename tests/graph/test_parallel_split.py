@@ -284,25 +284,6 @@ def test_the_plans_of_both_branches_read_what_is_kept(world: World) -> None:
     assert "InMemoryTableScan" not in plans["one"], "alone there is nobody to keep the rows for"
 
 
-def test_a_branch_that_fails_leaves_the_other_and_is_asked_for_alone(world: World) -> None:
-    with at("before_switch", only(CSV_NAME, fails(Broken("no room")))):
-        done = world.run()
-    assert not done.success
-    assert world.told(TABLE) == [DAY]
-    assert world.told(CSV) == []
-    assert (len(world.table()), world.files()) == (24, {}), "nothing half-written is seen"
-    # What the UI calls re-execution from asset failure.
-    plan = world.instance.get_execution_plan_snapshot(str(done.dagster_run.execution_plan_snapshot_id))
-    assets, _ = world.instance.run_domain.get_keys_to_reexecute(done.run_id, plan)
-    assert assets == {CSV}
-
-    again = world.run(only=dg.AssetSelection.assets(CSV))
-    assert again.success
-    assert world.told(TABLE) == [DAY], "the other branch is not repeated"
-    assert world.commits() == 1
-    assert len(world.files()[DAY]) == 24
-
-
 def test_the_table_fails_and_the_files_are_there(world: World) -> None:
     with at("before_commit", only(TABLE_NAME, fails(Broken("refused")))):
         done = world.run()
@@ -332,11 +313,27 @@ def test_a_retry_writes_what_is_missing_and_nothing_twice(world: World, broken: 
 
 
 @pytest.mark.red_check("equals_legacy_export")
-def test_the_check_names_the_rows_that_differ_and_no_person(world: World) -> None:
-    world.instance.report_runless_asset_event(dg.AssetMaterialization(TABLE, partition=DAY))
+def test_a_branch_that_fails_is_asked_for_alone_and_the_check_names_the_rows_that_differ_and_no_person(
+    world: World,
+) -> None:
+    with at("before_switch", only(CSV_NAME, fails(Broken("no room")))):
+        done = world.run()
+    assert not done.success
+    assert world.told(TABLE) == [DAY]
+    assert world.told(CSV) == []
+    assert (len(world.table()), world.files()) == (24, {}), "nothing half-written is seen"
+    # What the UI calls re-execution from asset failure.
+    plan = world.instance.get_execution_plan_snapshot(str(done.dagster_run.execution_plan_snapshot_id))
+    assets, _ = world.instance.run_domain.get_keys_to_reexecute(done.run_id, plan)
+    assert assets == {CSV}
+
     assert "There is no file of the day" in str(judged(world.run(DAY, DAY, VERDICT)).description)
-    # The line of docs/second-day.md: materialise both for the day.
-    assert judged(world.run(only=BOTH.without_checks() | VERDICT)).passed
+    again = world.run(only=dg.AssetSelection.assets(CSV))
+    assert again.success
+    assert world.told(TABLE) == [DAY], "the other branch is not repeated"
+    assert world.commits() == 1
+    assert len(world.files()[DAY]) == 24
+    assert judged(world.run(DAY, DAY, VERDICT)).passed
 
     world.land({"v1": "elsewhere", "v3": "new"}, hours=23)  # v2 lost its empty text, v23 is gone
     verdict = judged(world.run(only=dg.AssetSelection.assets(TABLE).without_checks() | VERDICT))

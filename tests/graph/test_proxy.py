@@ -221,7 +221,7 @@ def _errors(base: type) -> set[type]:
     return {base, *(d for c in base.__subclasses__() for d in _errors(c))}
 
 
-def test_runs_switch_their_own_days_and_readers_follow(office: Office) -> None:
+def test_runs_switch_their_own_days_and_readers_follow_and_read_nothing_that_was_forced_in(office: Office) -> None:
     first = told(office.run(D1, D3, plan="basic"))
     assert {k: m["dagster/partition_row_count"] for k, m in first.items()} == {D1: 2, D2: 2, D3: 2}
     assert {m["delta/version"] for m in first.values()} == {1}
@@ -237,6 +237,14 @@ def test_runs_switch_their_own_days_and_readers_follow(office: Office) -> None:
     versions = [DeltaTable(office.store.versions_folder / v.id) for v in office.store.complete_versions()]
     assert [t.to_pyarrow_table().num_rows for t in versions] == [6, 2]
     assert {r["plan"] for r in office.table.read(office.engine.spark_session, 1).collect()} == {"basic"}
+
+    # What root forces into a published version is not read.
+    forced = office.store.versions_folder / office.store.complete_versions()[-1].id
+    for place in (forced, forced / "_delta_log", forced / f"day={D2}"):
+        place.chmod(0o755)
+    write_deltalake(forced, DeltaTable(forced).to_pyarrow_table(), mode="append")
+    assert office.run(D2, None, "of_a_day").success
+    assert office.read["of_a_day"] == [(D2, 0, "gold"), (D2, 1, "gold")]
 
 
 def test_a_crash_before_the_switch_is_made_up_for_without_computing_again(office: Office) -> None:
@@ -275,7 +283,7 @@ def test_a_switch_that_never_happened_is_a_job(office: Office) -> None:
     assert told(office.job("switch_version", "switch_to", table="gold/plans", version=waiting), "switch_to") == {}
 
 
-def test_the_way_back_is_one_action_on_all_days_or_on_some(office: Office) -> None:
+def test_the_way_back_is_one_action_and_retention_in_maintenance_keeps_what_is_live(office: Office) -> None:
     office.run(D1, D2, plan="basic")
     office.run(D1, D3, plan="wrong")
     back = told(office.roll_back(1), "roll_back_to")
@@ -289,17 +297,19 @@ def test_the_way_back_is_one_action_on_all_days_or_on_some(office: Office) -> No
     assert office.plans() == {D1: {"basic"}, D2: {"basic"}, D3: {"wrong"}}
     assert cause(office.roll_back(99)) == NoSuchManifest.__name__
 
-
-def test_what_root_forces_into_a_published_version_is_not_read(office: Office) -> None:
-    assert office.run(D1, plan="basic").success
-    (version,) = office.store.complete_versions()
-    folder = office.store.versions_folder / version.id
-    for place in (folder, folder / "_delta_log", folder / f"day={D1}"):
-        place.chmod(0o755)
-    rows = DeltaTable(folder).to_pyarrow_table()
-    write_deltalake(folder, rows, mode="append")
-    assert office.run(D1, None, "of_a_day").success
-    assert len(office.read["of_a_day"]) == 2
+    # All of what the second run wrote was gone back from or replaced.
+    assert office.run(D3, plan="third").success
+    config = {"ops": {"retain_versions": {"config": {"keep": 1, "days": 0}}}}
+    job = office.definitions().resolve_job_def("maintenance")
+    result = job.execute_in_process(run_config=config, instance=office.instance)
+    (observation,) = result.get_asset_observation_events()
+    figures = {k: v.value for k, v in observation.asset_observation_data.asset_observation.metadata.items()}
+    assert figures["versions/removed"] == 1
+    assert figures["versions/stored"] == 2
+    assert "| 5 | live |" in str(figures["states"])
+    assert office.plans() == {D1: {"basic"}, D2: {"basic"}, D3: {"third"}}
+    assert "immutable" in _output(result, "maintain_tables")["report"]
+    assert cause(office.roll_back(2)) == NoSuchManifest.__name__
 
 
 def test_columns_may_change_from_version_to_version(office: Office) -> None:
@@ -377,23 +387,6 @@ def test_ways_of_writing_that_change_a_table_are_refused(office: Office, extra: 
 def test_an_object_store_is_refused(office: Office) -> None:
     with pytest.raises(NoImmutableStore, match="Nothing was written"):
         _ = ProxiedTable("gold.plans", "s3a://bucket/gold/plans").store
-
-
-def test_retention_is_part_of_maintenance_and_keeps_what_is_live(office: Office) -> None:
-    for plan in ("first", "second"):
-        assert office.run(D1, D2, plan=plan).success
-    assert office.run(D2, plan="third").success
-    config = {"ops": {"retain_versions": {"config": {"keep": 1, "days": 0}}}}
-    job = office.definitions().resolve_job_def("maintenance")
-    result = job.execute_in_process(run_config=config, instance=office.instance)
-    (observation,) = result.get_asset_observation_events()
-    figures = {k: v.value for k, v in observation.asset_observation_data.asset_observation.metadata.items()}
-    assert figures["versions/removed"] == 1
-    assert figures["versions/stored"] == 2
-    assert "| 3 | live |" in str(figures["states"])
-    assert office.plans() == {D1: {"second"}, D2: {"third"}}
-    assert "immutable" in _output(result, "maintain_tables")["report"]
-    assert cause(office.roll_back(1)) == NoSuchManifest.__name__
 
 
 def test_jobs_on_plain_tables_name_the_way_for_versions(office: Office) -> None:

@@ -137,6 +137,11 @@ def test_the_next_log_is_landed_as_the_page_says(tmp_path: Path, monkeypatch: py
     assert landed(settings) == {MORNING - HOUR: 1, **expected}, "what is refused leaves nothing behind"
 
 
+def test_the_page_says_how_a_bad_hour_is_landed_anew() -> None:
+    """`graph/test_range_gates.py` does so in a range with what follows, and the test below by itself."""
+    assert "replace its folder by one with a new `_SUCCESS`, and materialise\n`bronze/visits` for it" in PAGE
+
+
 @pytest.mark.pattern("dead_letter")
 @pytest.mark.red_check("dead_letters_do_not_prevail")
 def test_a_bad_hour_is_landed_anew_as_the_page_says(
@@ -144,7 +149,6 @@ def test_a_bad_hour_is_landed_anew_as_the_page_says(
 ) -> None:
     from de_assets.resources import resources
 
-    assert "replace its folder by one with a new `_SUCCESS`, and materialise\n`bronze/visits` for it" in PAGE
     monkeypatch.setenv("DE_HOME", str(tmp_path))
     settings, key = Settings.from_environment(), hourly.get_partition_key(CALENDAR.start)
     folder = hour_folder(settings.landing, CALENDAR.start)
