@@ -15,7 +15,7 @@ Source: patterns *Transactional Writer* and *Checkpointer*; Structured Streaming
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -26,7 +26,8 @@ from de_resources.delta.write.stream import await_end, batch_times, identify, ke
 from de_resources.engine.errors import ENGINE_ERRORS
 from de_resources.engine.stream_source import StreamSource, has_begun
 from de_resources.kafka.errors import CheckpointLost, StreamStopped
-from de_resources.kafka.writer import KeyedRecord, TopicOutput, TopicWriter, WriteProgress, progress
+from de_resources.kafka.micro_batch import write_batch
+from de_resources.kafka.writer import TopicOutput, TopicWriter, WriteProgress, progress
 from de_resources.metadata_decorator import WriteContext
 
 # The last line of a Python error inside the engine's own.
@@ -80,7 +81,7 @@ def write_available_now(
     keep_progress(session)
     query = (
         records.select("key", "value")
-        .writeStream.foreachBatch(partial(_write_batch, output, context))
+        .writeStream.foreachBatch(partial(write_batch, output, context))
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
@@ -93,23 +94,6 @@ def write_available_now(
             raise StreamStopped(output, ours[-1]) from error
         raise
     return replace(_drained(before, progress(output), query.recentProgress), source=followed.get("stream/source"))
-
-
-def _write_batch(output: TopicOutput, context: WriteContext | None, frame: DataFrame, batch: int) -> None:
-    """One micro-batch. Runs in the driver; over Connect in a process of the server, which imports it from here."""
-    with TopicWriter(output) as writer:
-        writer.write(batch, _fetched(frame), context.headers(batch) if context else ())
-
-
-def _fetched(frame: DataFrame) -> Iterator[KeyedRecord]:
-    for key, value in frame.toLocalIterator():
-        yield KeyedRecord(_bytes(key), _bytes(value))
-
-
-def _bytes(value: str | bytes | bytearray | None) -> bytes | None:
-    if value is None:
-        return None
-    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 def _drained(before: Mapping[int, WriteProgress], after: Mapping[int, WriteProgress], told: Sequence[Any]) -> Drained:

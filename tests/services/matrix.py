@@ -59,6 +59,12 @@ ASKED_BY_OTHERS = {
     Cell("rerun", "bronze/legacy_visits"): "hours of a range again, services/test_incremental_loader.py",
     Cell("rerun", "bronze/visits"): _HOURS,
     Cell("rerun", "silver/visits"): _HOURS,
+    Cell(
+        "rerun", "gold/daily_report"
+    ): "a day of a range again, the same row, and a day redone, graph/test_daily_report.py",
+    Cell("rerun", "serving/page_counts"): "a day again, the same bytes, ui/test_webserver_runs.py",
+    Cell("rerun", "staging/visits"): "an hour of a range again, and all of them, graph/test_staging.py",
+    Cell("rerun", "serving/daily_traffic"): "a day of a range again, both tables, services/test_postgres_writer.py",
     Cell("rerun", "serving/visits_csv"): "a day of a range again, the same bytes, graph/test_parallel_split.py",
     Cell("rerun", "serving/visits_export"): "a day of a range again, graph/test_parallel_split.py",
     Cell("rerun", "gold/user_activity"): (

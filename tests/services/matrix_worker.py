@@ -1,7 +1,8 @@
 """Fills a lake with every partitioned asset of the graph, disturbed in some way; see `test_idempotency_matrix`.
 
-Its work: `{"phases": [["undisturbed", null], ["kill", ["gold/sessions"]]], "first": "2024-10-09T23", "hours": 2}`, with the
-variables of a run worker. Nothing names an asset here: what is partitioned is found in the graph. The process itself only
+Its work: `{"phases": [["undisturbed", null], ["kill", ["gold/sessions"]]], "first": "2024-10-09T23", "hours": 2, "there": []}`,
+with the variables of a run worker; `there` are assets that are not computed, for their tables are there. Nothing names an asset
+here: what is partitioned is found in the graph. The process itself only
 plans; runs are made by forks of it, so that what the runs of one disturbance have left in memory helps no other one, and
 that a run can be killed.
 """
@@ -80,12 +81,18 @@ def plan(first: datetime, end: datetime) -> list[Step]:
     return list(steps.values())
 
 
-def chosen(steps: Sequence[Step], names: Sequence[str] | None, *, and_ancestors: bool) -> list[Step]:
-    """The steps of these names (None: all), and, to fill a lake, what they are computed from."""
-    wanted = {key for step in steps if names is None or step.name in names for key in step.assets}
-    if and_ancestors:
-        graph = defs.resolve_asset_graph()
-        wanted = wanted.union(*(graph.get_ancestor_asset_keys(key) for key in wanted))
+def chosen(
+    steps: Sequence[Step], names: Sequence[str] | None, *, and_ancestors: bool, there: Sequence[str] = ()
+) -> list[Step]:
+    """The steps of these names (None: all), and, to fill a lake, what they are computed from, up to what is there."""
+    graph, known = defs.resolve_asset_graph(), {dg.AssetKey.from_user_string(name) for name in there}
+    ahead = [key for step in steps if names is None or step.name in names for key in step.assets]
+    wanted = set[dg.AssetKey]()
+    while ahead:
+        key = ahead.pop()
+        if key not in wanted and key not in known:
+            wanted.add(key)
+            ahead += graph.get(key).parent_keys if and_ancestors else ()
     return [step for step in steps if wanted & set(step.assets)]
 
 
@@ -412,6 +419,6 @@ def main(work: dict[str, Any]) -> None:
     dg.DagsterInstance.ephemeral().dispose()  # reads them, before there are forks
     steps = plan(first, first + timedelta(hours=work["hours"]))
     for number, (disturbance, names) in enumerate(work["phases"]):
-        disturbed = chosen(steps, names, and_ancestors=disturbance == "undisturbed")
+        disturbed = chosen(steps, names, and_ancestors=disturbance == "undisturbed", there=work["there"])
         disturb(disturbance, disturbed)
         all_good(fork(partial(say, number, disturbed)))

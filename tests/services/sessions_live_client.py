@@ -1,11 +1,10 @@
 """A process that fills `gold.sessions_live` from a topic up to a time, and that dies where DE_KILL_AT says.
 
-`python sessions_live_client.py <topic> <milliseconds of now>`. The gap is ten seconds, and nothing has to settle.
+The gap is ten seconds, and nothing has to settle.
 """
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime, timedelta
 
 from de_assets.gold.sessions_live import Totals, fill
@@ -27,6 +26,7 @@ def run(topic: str, now: datetime, *, at_most: int = 1000) -> tuple[Totals, Cons
     return fill(session, broker, log, PostgresDatabase(), now, gap=GAP, settle=timedelta(0), at_most=at_most)
 
 
-if __name__ == "__main__":
-    run(sys.argv[1], from_milliseconds(int(sys.argv[2])))
+def main(topic: str, milliseconds: int) -> None:
+    """In a process of its own."""
+    run(topic, from_milliseconds(milliseconds))
     close_connections()

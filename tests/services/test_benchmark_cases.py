@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_process
+from waiting import PATIENCE
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the benchmarks are not installed with the packages
 
@@ -21,12 +23,16 @@ CASES = ("generator", "import_time", "observatory", "make_test", "orderers", "se
 """Those that end within some minutes; `make bench ARGS="--size small"` tries the others too."""
 
 
-def python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def environment(**variables: str) -> dict[str, str]:
     known = {name: value for name, value in os.environ.items() if name not in ("DE_HOME", "DE_SPARK", "DE_CALENDAR")}
+    return {**known, "PYTHONWARNINGS": "ignore", **variables}
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=PROJECT,
-        env={**known, "PYTHONWARNINGS": "ignore", **variables},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=1200,
@@ -47,8 +53,13 @@ def test_a_measured_program_that_fails_says_why(at_home: LocalServices, tmp_path
     places = {"DE_HOME": str(tmp_path), "LAKE_ROOT": str(tmp_path / "lake"), "DAGSTER_HOME": str(tmp_path / "dagster")}
     (tmp_path / "dagster").mkdir()
     hours = "2026-01-05T00/2026-01-05T02"
-    done = python(
-        "-m", "benchmarks.programs.load_hours", DE_CALENDAR=hours, DE_SPARK=SparkEngine().resolved_url(), **places
+    said = tmp_path / "said"
+    process = warm_process.start(
+        "warm_process:program",
+        *(str(PROJECT), "benchmarks.programs.load_hours"),
+        environment=environment(DE_CALENDAR=hours, DE_SPARK=SparkEngine().resolved_url(), **places),
+        output=said,
     )
-    assert done.returncode != 0
-    assert "2 landed folder(s) are not complete" in done.stderr
+    process.join(PATIENCE)
+    assert process.exitcode == 1
+    assert "2 landed folder(s) are not complete" in said.read_text()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +18,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import matrix
+import matrix_inputs
 import pytest
 import warm_process
 from matrix import Cell
@@ -45,16 +47,19 @@ Contents = dict[str, list[str]]
 class Matrix:
     """A lake that is filled once, and then disturbed."""
 
+    platform: Platform
     lake: Lakehouse
 
     @cached_property
     def clean(self) -> Contents:
-        """The rows of one clean run per asset that every suite disturbs, and of what these are computed from."""
-        return self._worker(("undisturbed", STEPS))[0]
+        """The rows of one clean run per asset that every suite disturbs; their sources are there before."""
+        matrix_inputs.write(self.lake.root, HOURS[0])
+        return self._worker(("undisturbed", STEPS), there=matrix_inputs.SEEDED)[0]
 
     @cached_property
     def clean_of_all(self) -> Contents:
-        """The rows of one clean run per asset."""
+        """The rows of one clean run per asset, from what landed, in a lake where nothing was before."""
+        self.begin()
         return self._worker(("undisturbed", None))[0]
 
     @cached_property
@@ -74,8 +79,15 @@ class Matrix:
         assert self.clean_of_all
         return self._worker(*((cell.disturbance, [cell.step]) for cell in cells))
 
-    def _worker(self, *phases: tuple[str, Sequence[str] | None]) -> list[Contents]:
-        work = {"phases": phases, "first": f"{HOURS[0]:%Y-%m-%dT%H}", "hours": len(HOURS)}
+    def begin(self) -> None:
+        """Nothing is in the lake, and nothing is served."""
+        for folder in (self.lake.root, self.lake.folder / "staging"):
+            shutil.rmtree(folder, ignore_errors=True)
+        with self.platform.at_home(), PostgresDatabase().connect() as session, session.cursor() as cursor:
+            cursor.execute("DROP SCHEMA IF EXISTS serving CASCADE")  # the lakes are many, the database is one
+
+    def _worker(self, *phases: tuple[str, Sequence[str] | None], there: Sequence[str] = ()) -> list[Contents]:
+        work = {"phases": phases, "first": f"{HOURS[0]:%Y-%m-%dT%H}", "hours": len(HOURS), "there": there}
         output = self.lake.folder / f"{uuid4()}.out"
         process = warm_process.start("matrix_worker:main", work, environment=self.lake.variables(), output=output)
         done = Worker(process, output).end(SECONDS)
@@ -93,11 +105,11 @@ def lake_of_all(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory
     """A lake of every partitioned asset; nothing is in it yet."""
     fed_platform.up()
     land_visits(fed_platform.landing, WORLD, HOURS[:1], per_hour=PER_HOUR, irregularities=RATES)
-    with fed_platform.at_home(), PostgresDatabase().connect() as session, session.cursor() as cursor:
-        cursor.execute("DROP SCHEMA IF EXISTS serving CASCADE")  # the lakes are many, the database is one
     lake = Lakehouse(fed_platform.services, tmp_path_factory.mktemp("matrix"))
     lake.environment = {"DE_CALENDAR": str(CALENDAR), "DE_STAGING_ROOT": str(lake.folder / "staging")}
-    return Matrix(lake)
+    found = Matrix(fed_platform, lake)
+    found.begin()
+    return found
 
 
 @pytest.mark.parametrize("asset", [asset for step in STEPS for asset in matrix.steps()[step]])

@@ -1,9 +1,5 @@
 """Dynamic Late Data Integrator on a real PostgreSQL and real Delta tables: what the sensors request, and what they tell."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +14,7 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+import warm_process
 from deltalake import DeltaTable, write_deltalake
 from waiting import PATIENCE
 
@@ -410,14 +407,10 @@ def test_of_eight_evaluations_at_once_each_day_is_claimed_by_one(lasting_world: 
     assert len(set(names)) == 2
 
 
-_KILLED = """
-import sys
-from pathlib import Path
-import dagster as dg
-import test_late_data as tests
-with dg.DagsterInstance.local_temp(sys.argv[1]) as instance:
-    tests.World(Path(sys.argv[1]) / "lake", instance, layer=sys.argv[2]).tick()
-"""
+def tick(root: str, layer: str) -> None:
+    """In a process of its own."""
+    with dg.DagsterInstance.local_temp(root) as instance:
+        World(Path(root) / "lake", instance, layer=layer).tick()
 
 
 @pytest.mark.faults
@@ -426,13 +419,8 @@ def test_kill_9_between_claim_and_launch_delays_the_day_and_does_not_lose_it(
 ) -> None:
     world = lasting_world
     world.land(hour(3))
-    folder = str(Path(__file__).parent)
-    environment = {**os.environ, "DE_KILL_AT": f"after_commit:{world.layer}/daily"}
-    environment["PYTHONPATH"] = f"{folder}:{folder}/..:{environment.get('PYTHONPATH', '')}"
-    killed = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(tmp_path), world.layer], env=environment, timeout=PATIENCE, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL
+    died = f"after_commit:{world.layer}/daily"
+    warm_process.dies("test_late_data:tick", str(tmp_path), world.layer, DE_KILL_AT=died)
     ((claim,),) = world.query("SELECT claim FROM late_data.partitions WHERE consumer = %s AND claim IS NOT NULL")
 
     assert world.settle() == [], "its run may still come"

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import warm_process
 from waiting import PATIENCE
 
 from de_resources.delta.write.crash_points import at
@@ -168,11 +165,9 @@ def test_readers_see_the_old_state_until_the_new_one_is_whole(world: World, besi
     assert world.seen() == {1: (str(DAYS[1]), DAYS[1]), 2: ("other", DAYS[2])}
 
 
-_KILLED = """
-import sys
-import test_postgres_history as tests
-tests.World(sys.argv[1]).load(tests.DAYS[1], {1: "second"})
-"""
+def load_again(schema: str) -> None:
+    """In a process of its own."""
+    World(schema).load(DAYS[1], {1: "second"})
 
 
 @pytest.mark.faults
@@ -180,11 +175,7 @@ def test_kill_9_between_history_and_table_leaves_both_as_they_were(world: World)
     for day in DAYS[:3]:
         world.load(day, {1: "first", 2: str(day)})
     before = (world.seen(), world.query("SELECT * FROM {}.devices_history ORDER BY id, day"))
-    folder = os.path.dirname(__file__)  # noqa: PTH120
-    environment = {**os.environ, "DE_KILL_AT": "before_commit"}
-    environment["PYTHONPATH"] = f"{folder}:{folder}/..:{environment.get('PYTHONPATH', '')}"
-    killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=PATIENCE)
-    assert killed.returncode == -signal.SIGKILL
+    warm_process.dies("test_postgres_history:load_again", world.schema, DE_KILL_AT="before_commit")
     assert (world.seen(), world.query("SELECT * FROM {}.devices_history ORDER BY id, day")) == before
     world.load(DAYS[1], {1: "second"})
     assert world.seen() == {1: ("first", DAYS[2]), 2: (str(DAYS[2]), DAYS[2])}

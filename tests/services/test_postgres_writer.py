@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +16,7 @@ import dagster as dg
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
+import warm_process
 from dagster_delta import LocalConfig
 from pyspark.sql import DataFrame
 from waiting import PATIENCE
@@ -150,12 +147,9 @@ def test_readers_see_the_load_before_until_all_of_the_next_one_is_there(world: W
     assert world.seen() == [("2024-10-10", 7, 7, "next")]
 
 
-_KILLED = """
-import sys
-from datetime import date
-import test_postgres_writer as tests
-tests.World(sys.argv[1]).write(date(2024, 10, 10), 10, 20, run="killed")
-"""
+def write_killed(schema: str) -> None:
+    """In a process of its own."""
+    World(schema).write(FIRST, 10, 20, run="killed")
 
 
 @pytest.mark.faults
@@ -164,11 +158,7 @@ def test_kill_9_between_two_writes_leaves_neither_and_after_the_commit_both(
     world: World, point: str, visible: bool
 ) -> None:
     world.write(FIRST, 1, 2)
-    folder = os.path.dirname(__file__)  # noqa: PTH120
-    environment = {**os.environ, "DE_KILL_AT": point.format(world.schema)}
-    environment["PYTHONPATH"] = f"{folder}:{folder}/..:{environment.get('PYTHONPATH', '')}"
-    killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=PATIENCE)
-    assert killed.returncode == -signal.SIGKILL
+    warm_process.dies("test_postgres_writer:write_killed", world.schema, DE_KILL_AT=point.format(world.schema))
 
     assert world.seen() == [("2024-10-10", 30, 30, "killed") if visible else ("2024-10-10", 3, 3, "run")]
     world.write(FIRST, 10, 20, run="rerun")

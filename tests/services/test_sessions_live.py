@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +15,7 @@ from uuid import uuid4
 import dagster as dg
 import pytest
 import sessions_live_client as client
+import warm_process
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from waiting import PATIENCE
@@ -178,9 +175,8 @@ def test_increments_restarts_and_a_replay_from_the_start_give_the_same_rows(worl
 def test_kill_9_between_write_and_commit_repeats_the_write_and_leaves_each_session_once(world: World) -> None:
     world.publish(some_visits(3, 40, 0, 40_000))
     before = world.fill(20_000)
-    environment = {**os.environ, "DE_KILL_AT": f"before_commit:{RELATION.name}"}
-    command = [sys.executable, client.__file__, world.name, str(START + 35_000)]
-    assert subprocess.run(command, env=environment, timeout=300).returncode == -signal.SIGKILL
+    died = f"before_commit:{RELATION.name}"
+    warm_process.dies("sessions_live_client:main", world.name, START + 35_000, DE_KILL_AT=died)
     assert rows() == truth(world.visits, 35_000), "what was killed had written"
 
     after = world.fill(50_000)

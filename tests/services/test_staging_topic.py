@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import dagster as dg
 import pytest
+import warm_process
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from waiting import PATIENCE
@@ -24,6 +25,7 @@ from de_resources.kafka import KafkaBroker
 from de_resources.kafka.errors import TopicMissing
 from de_resources.kafka.topic import PartitionEnd, Record, Topic
 from de_resources.local import LocalServices, TopicSpec
+from de_resources.replication import topic as replication
 from de_resources.replication.topic import ReplicationInterrupted, replicate_topic
 from de_resources.replication.topic_digest import topic_digests
 from de_resources.replication.topic_pair import SameTopic, TimestampsNotKept, TopicTooSmall
@@ -125,25 +127,22 @@ def test_a_run_goes_on_where_the_last_one_ended_and_a_rerun_copies_nothing(pair:
     assert_equal(source, target, dict(more.positions))
 
 
-_KILLED = """
-import os, signal, sys
-from de_resources.kafka import KafkaBroker
-from de_resources.replication import topic
-from de_resources.kafka.topic import Topic
-real, calls = topic._Link.commit, 0
-def commit(self, positions, **more):
-    global calls
-    calls += 1
-    if calls == 3 and sys.argv[3] == "before":
-        self.producer.flush(30)  # the records are at the broker, in an open transaction
-        os.kill(os.getpid(), signal.SIGKILL)
-    real(self, positions, **more)
-    if calls == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-topic._Link.commit = commit
-config = KafkaBroker().client_config()
-topic.replicate_topic(Topic(config, sys.argv[1]), Topic(config, sys.argv[2]), batch=100)
-"""
+def replicate_and_die(source: str, target: str, when: str) -> None:
+    """In a process of its own, which is killed around its third commit."""
+    commit, calls = replication._Link.commit, count(1)
+
+    def third(self: Any, positions: Any, **more: Any) -> None:
+        dying = next(calls) == 3
+        if dying and when == "before":
+            self.producer.flush(PATIENCE)  # the records are at the broker, in an open transaction
+            os.kill(os.getpid(), signal.SIGKILL)
+        commit(self, positions, **more)
+        if dying:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    config = KafkaBroker().client_config()
+    with patch.object(replication._Link, "commit", third):
+        replicate_topic(Topic(config, source), Topic(config, target), batch=100)
 
 
 @pytest.mark.pattern("passthrough_replicator")
@@ -152,8 +151,7 @@ topic.replicate_topic(Topic(config, sys.argv[1]), Topic(config, sys.argv[2]), ba
 def test_kill_9_around_a_commit_neither_loses_nor_doubles_a_record(pair: tuple[Topic, Topic], when: str) -> None:
     source, target = pair
     fill(source, 1000)
-    command = [sys.executable, "-c", _KILLED, source.topic, target.topic, when]
-    assert subprocess.run(command, env=os.environ, timeout=PATIENCE).returncode == -signal.SIGKILL
+    warm_process.dies("test_staging_topic:replicate_and_die", source.topic, target.topic, when)
     committed = 200 if when == "before" else 300
 
     done = replicate_topic(source, target)

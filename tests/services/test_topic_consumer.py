@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 import topic_consumer_client as client
+import warm_process
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from waiting import PATIENCE
@@ -74,9 +71,7 @@ class World:
 
     def die(self, delivery: DeliveryGuarantee, point: str) -> None:
         """Consume in a process that is killed at a crash point."""
-        command = [sys.executable, client.__file__, self.name, self.name, delivery.name]
-        done = subprocess.run(command, env={**os.environ, "DE_KILL_AT": point}, timeout=PATIENCE)
-        assert done.returncode == -signal.SIGKILL
+        warm_process.dies("topic_consumer_client:main", self.name, self.name, delivery.name, DE_KILL_AT=point)
 
     def admin(self) -> AdminClient:
         return AdminClient({**KafkaBroker().client_config(), "log_level": "0"})

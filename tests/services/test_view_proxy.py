@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +15,7 @@ from uuid import uuid4
 import dagster as dg
 import psycopg2
 import pytest
+import warm_process
 from dagster_delta import LocalConfig
 from psycopg2.errors import InsufficientPrivilege
 from psycopg2.sql import SQL, Identifier, Literal
@@ -162,18 +159,15 @@ def test_an_attempt_that_was_overtaken_neither_fills_nor_closes_the_version_of_t
     assert shelf.prices() == [1, 2]
 
 
+def publish(view: ProxyView, version: str) -> None:
+    """In a process of its own."""
+    ViewProxy(PostgresDatabase(), view).publish(version, now=datetime.now(UTC))
+
+
 def test_a_crash_before_the_switch_is_made_up_for_without_the_rows(shelf: Shelf) -> None:
     shelf.show("v1", 1)
     shelf.write("v2", 2)
-    publish = (
-        "from datetime import UTC, datetime; from de_resources.postgres import PostgresDatabase;"
-        "from de_resources.postgres.versioned_view import ProxyView, ViewProxy;"
-        f"view = ProxyView({shelf.view.name!r}, {shelf.view.columns!r}, ('id',));"
-        "ViewProxy(PostgresDatabase(), view).publish('v2', now=datetime.now(UTC))"
-    )
-    environment = {**os.environ, "DE_KILL_AT": f"before_switch:{shelf.view.name}"}
-    killed = subprocess.run([sys.executable, "-c", publish], check=False, env=environment)
-    assert killed.returncode == -signal.SIGKILL
+    warm_process.dies("test_view_proxy:publish", shelf.view, "v2", DE_KILL_AT=f"before_switch:{shelf.view.name}")
     assert shelf.prices() == [1]
 
     def never() -> Iterator[dict[str, int]]:

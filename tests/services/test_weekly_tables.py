@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +14,7 @@ from uuid import uuid4
 
 import psycopg2
 import pytest
+import warm_process
 from waiting import PATIENCE
 from weekly_world import BRIEF, COLUMNS, FIRST, SECOND, THIRD, World, rows_of
 
@@ -284,11 +281,9 @@ def test_what_the_rows_themselves_raise_comes_out_and_leaves_the_week_as_it_was(
     assert world.seen() == [(FIRST.start, 14, 1, 1)]
 
 
-_KILLED = """
-import sys
-from weekly_world import FIRST, World
-World(sys.argv[1]).write(FIRST, 2)
-"""
+def write_again(schema: str) -> None:
+    """In a process of its own."""
+    World(schema).write(FIRST, 2)
 
 
 @pytest.mark.faults
@@ -297,11 +292,7 @@ def test_kill_9_leaves_the_old_week_or_the_new_one_and_no_table_beside_it(
     world: World, point: str, version: int
 ) -> None:
     world.write(FIRST, 1)
-    folder = os.path.dirname(__file__)  # noqa: PTH120
-    environment = {**os.environ, "DE_KILL_AT": point}
-    environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
-    killed = subprocess.run([sys.executable, "-c", _KILLED, world.schema], env=environment, timeout=PATIENCE)
-    assert killed.returncode == -signal.SIGKILL
+    warm_process.dies("test_weekly_tables:write_again", world.schema, DE_KILL_AT=point)
 
     assert world.seen() == [(FIRST.start, 14, version, version)]
     world.write(FIRST, 2)

@@ -1,11 +1,7 @@
-"""A consumer that adds each record's value as a row to a table, which is not idempotent, and counts nothing by itself.
-
-`python topic_consumer_client.py <topic> <schema> <delivery>`; DE_KILL_AT ends it at a crash point.
-"""
+"""A consumer that adds each record's value as a row to a table, which is not idempotent, and counts nothing by itself."""
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 
 from psycopg2.sql import SQL, Identifier
@@ -37,5 +33,6 @@ def run(topic: str, schema: str, delivery: DeliveryGuarantee) -> Consumed:
     return consume(topic, positions, partial(to_the_end, log, at_most=AT_MOST), write, delivery)
 
 
-if __name__ == "__main__":
-    run(sys.argv[1], sys.argv[2], DeliveryGuarantee[sys.argv[3]])
+def main(topic: str, schema: str, delivery: str) -> None:
+    """In a process of its own; DE_KILL_AT ends it at a crash point."""
+    run(topic, schema, DeliveryGuarantee[delivery])

@@ -11,7 +11,10 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import runpy
+import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver
@@ -19,11 +22,17 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from waiting import PATIENCE
+
 # Whoever is preloaded may start no thread, open no connection, and read no variable of the platform.
 PRELOADED = (
     "alembic.command",
     "confluent_kafka",
     "dagster",
+    # Dagster's own programs: two seconds of each webserver, one of each daemon and code server.
+    "dagster._cli.api",
+    "dagster._daemon.cli",
+    "dagster._grpc.server",
     # What an instance imports when it is made: half a second of each process.
     "dagster._core.instance.factory",
     "dagster._core.storage.event_log",
@@ -31,6 +40,8 @@ PRELOADED = (
     "dagster._core.storage.schedules",
     "dagster_delta",
     "dagster_pyspark",
+    "dagster_webserver.cli",
+    "dagster_webserver.webserver",
     "deltalake",
     "pandera.pyspark",
     "psycopg2",
@@ -68,6 +79,28 @@ def start(action: str, *arguments: Any, environment: dict[str, str], output: Pat
     )
     process.start()
     return process
+
+
+def dies(action: str, *arguments: Any, **variables: str) -> None:
+    """Run `action` in this process's environment with these variables (`DE_KILL_AT`); fails unless `kill -9` ended it.
+
+    It has the calendar of most, so that nothing is imported again for it: no such action asks for another one.
+    """
+    with tempfile.NamedTemporaryFile() as said:
+        environment = {**os.environ, "DE_CALENDAR": CALENDAR, **variables}
+        process = start(action, *arguments, environment=environment, output=Path(said.name))
+        process.join(PATIENCE)
+        status = process.exitcode
+        process.kill()
+        assert status == -signal.SIGKILL, f"{status}: {said.read().decode()[-3000:]}"
+
+
+def program(folder: str, name: str, *arguments: str) -> None:
+    """To start: `python -m name arguments …`, working in this folder."""
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    sys.argv = [name, *arguments]
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
 def _become(action: str, arguments: tuple[Any, ...], environment: dict[str, str], output: str, path: list[str]) -> None:

@@ -6,12 +6,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from web_ui import PROJECT, Daemons, DagsterProcess, WebUI, webserver
+from web_ui import PROJECT, Daemons, DagsterProcess, WebUI, code_servers, locations_of_the_project, webserver
 
 from de_resources.local import LocalServices
 from de_resources.settings import Settings
@@ -81,17 +81,28 @@ def _pages(environment: dict[str, str]) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def web(lakehouse: dict[str, str]) -> Iterator[WebUI]:
+def workspace(lakehouse: dict[str, str]) -> Iterator[str]:
+    """Both code locations of the project, each loaded once; the path of the workspace that names them."""
+    with ExitStack() as started:
+        workspace = started.enter_context(code_servers(locations_of_the_project(), lakehouse))
+        _beside.append(started.close)
+        yield workspace
+
+
+@pytest.fixture(scope="session")
+def web(lakehouse: dict[str, str], workspace: str) -> Iterator[WebUI]:
     """The webserver over both code locations; nothing of it is left afterwards."""
-    with webserver(["-w", str(PROJECT / "workspace.yaml")], lakehouse) as web:
+    with webserver(["-w", workspace], lakehouse) as web:
         _beside.append(web.process.stop)
         yield web
 
 
 @pytest.fixture(scope="session")
-def daemons(lakehouse: dict[str, str], web: WebUI, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
+def daemons(
+    lakehouse: dict[str, str], web: WebUI, workspace: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Daemons]:
     """Starts the daemon for the first test that needs one, and again after a test that has killed it."""
-    daemons = Daemons(lakehouse, web, tmp_path_factory.mktemp("death") / "next")
+    daemons = Daemons(lakehouse, web, workspace, tmp_path_factory.mktemp("death") / "next")
     _beside.append(daemons.stop)
     yield daemons
     daemons.stop()

@@ -1,16 +1,11 @@
 """Runs that are given secrets and fail with them, in an instance that a webserver shows.
 
-`python secret_runs.py`: the secrets are in the environment and in the home's files; no service answers.
+In a process of its own: the secrets are in the environment and in the home's files; no service answers.
 """
 
-import sys
-from pathlib import Path
 from unittest.mock import patch
 
 import dagster as dg
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from waiting import waits
 
 from de_assets.automation.maintenance.weeks import week_jobs
@@ -55,7 +50,3 @@ def main() -> None:
         ).execute_in_process(
             run_config={"resources": {"database": {"config": DATABASE}}}, instance=instance, raise_on_error=False
         )
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
-from web_ui import LOCATION, PROJECT, DagsterProcess, WebUI, until
+from web_ui import LOCATION, Daemons, DagsterProcess, WebUI, until
 
 from de_assets.sources.simulator import Announcements, World, announcements, feed_topic
 from de_assets.sources.topics import FEATURES, TOPICS
@@ -54,7 +54,7 @@ def broker(lakehouse: dict[str, str]) -> Iterator[KafkaBroker]:
 
 
 def test_each_event_of_the_topic_starts_one_run_also_when_the_daemon_dies(
-    web: WebUI, daemon: DagsterProcess, broker: KafkaBroker, lakehouse: dict[str, str]
+    web: WebUI, daemon: DagsterProcess, daemons: Daemons, broker: KafkaBroker, lakehouse: dict[str, str]
 ) -> None:
     told = announcements(World(seed=5), [START + timedelta(days=day) for day in range(3)])
     # The first release comes with its copy, a plan, and two records that nobody can read.
@@ -66,8 +66,9 @@ def test_each_event_of_the_topic_starts_one_run_also_when_the_daemon_dies(
     daemon.kill()
     publish(broker, told, 0, 2)  # delivered once more
     publish(broker, told, 6, 7)
-    with DagsterProcess(["dagster._daemon", "run", "-w", str(PROJECT / "workspace.yaml")], lakehouse) as again:
-        until(lambda: len(done(web, "features_release")) == 3, SECONDS, lambda: f"the third run ends; {again.output()}")
+    again = daemons.another()
+    until(lambda: len(done(web, "features_release")) == 3, SECONDS, lambda: f"the third run ends; {again.output()}")
+    web.stop_automation()  # the daemon stays for other tests
 
     runs = [tags_of(run) for run in runs_of(web, "features_release")]
     assert sorted(tags["trigger/event"] for tags in runs) == [

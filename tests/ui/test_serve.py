@@ -4,20 +4,21 @@ import ipaddress
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
+import warm_process
 from processes import listening, living, outlets
 from simulated_home import START, View
 from typer.testing import CliRunner
 from waiting import PATIENCE
-from web_ui import PROJECT, SERVE, Webserver, free_port, until
+from web_ui import PROJECT, Webserver, free_port, until
 
 from de_assets.cli.application import application
 from de_assets.cli.ui import answers
@@ -25,7 +26,7 @@ from de_resources.local.processes import MARKER, marked, stop_all
 
 pytestmark = pytest.mark.ui
 
-Serve = Callable[[int], subprocess.Popen[str]]
+Serve = Callable[[int], BaseProcess]
 
 
 @pytest.fixture
@@ -33,28 +34,31 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """Starts the UI of an empty home on a wanted port, with the project's configuration."""
     (tmp_path / "dagster").mkdir()
     shutil.copyfile(PROJECT / "dagster.yaml", tmp_path / "dagster" / "dagster.yaml")
-    started: list[subprocess.Popen[str]] = []
+    started: list[BaseProcess] = []
     # The second look of the sensors is not awaited: nothing is to be computed here.
-    environment = {**os.environ, "DE_HOME": str(tmp_path), "DE_SENSOR_SECONDS": "3600"}
-    environment |= {"PYTHONUNBUFFERED": "1", "COLUMNS": "400"}
+    environment = {**os.environ, "DE_HOME": str(tmp_path), "DE_SENSOR_SECONDS": "3600", "COLUMNS": "400"}
 
-    def start(port: int) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", SERVE, str(port)]
-        with (tmp_path / f"ui-{len(started)}.log").open("w") as log:
-            process = subprocess.Popen(
-                command, cwd=PROJECT, env=environment, stdout=log, stderr=subprocess.STDOUT, text=True
-            )
+    def start(port: int) -> BaseProcess:
+        log = tmp_path / f"ui-{len(started)}.log"
+        process = warm_process.start("web_ui:serve_as_de_run", port, environment=environment, output=log)
         started.append(process)
         return process
 
     yield start
     for process in started:
         process.terminate()
-        process.wait(timeout=PATIENCE)
+        process.join(PATIENCE)
+
+
+def end_of(process: BaseProcess, seconds: float) -> int | None:
+    """The status with which it ends."""
+    process.join(seconds)
+    return process.exitcode
 
 
 def said(home: Path, number: int = 0) -> str:
-    return (home / f"ui-{number}.log").read_text()
+    log = home / f"ui-{number}.log"
+    return log.read_text() if log.exists() else ""
 
 
 def land_beside(home: Path, days: int) -> None:
@@ -104,19 +108,19 @@ def test_the_ui_is_reachable_from_here_only_and_leaves_nothing(serve: Serve, tmp
     assert said(tmp_path) == output, "the address is still the last line"
 
     second = serve(0)
-    assert second.wait(timeout=PATIENCE) != 0
+    assert end_of(second, PATIENCE) == 1
     assert "already runs" in said(tmp_path, 1)
     until(lambda: answers(port), PATIENCE, lambda: f"the first one goes on; it said: {said(tmp_path)}")
 
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=PATIENCE) == 0
+    process.terminate()
+    assert end_of(process, PATIENCE) == 0
     assert marked(tmp_path / "ui") == []
     assert living(family) == []
 
 
 def test_a_ui_that_cannot_start_says_so(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "dagster" / "dagster.yaml").write_text("no_such_setting: 1\n")
-    assert serve(0).wait(timeout=2 * PATIENCE) != 0
+    assert end_of(serve(0), 2 * PATIENCE) == 1
     assert "UIFailed" in said(tmp_path)
     assert "no_such_setting" in said(tmp_path), "the end of the log says why"
     assert marked(tmp_path / "ui") == []

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 import secret_runs
+import warm_process
 from deltalake import DeltaTable
 from secret_runs import NOBODY_ANSWERS
 from web_ui import LOCATION, METADATA, WebUI, entry
@@ -105,7 +104,7 @@ def test_a_gold_column_can_be_followed_to_what_landed(web: WebUI, column: str, l
 
 
 @pytest.fixture(scope="module")
-def canaries(lakehouse: dict[str, str]) -> dict[str, str]:
+def canaries(lakehouse: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Secrets by where they are, after runs that were given them and failed with them."""
     planted = {place: f"canary-{place}-{uuid4().hex}" for place in ("variable", "file", "address")}
     secrets = Path(lakehouse["DE_HOME"]) / "secrets"
@@ -115,16 +114,11 @@ def canaries(lakehouse: dict[str, str]) -> dict[str, str]:
         "DE_SECRET_CANARY_OF_THE_ENVIRONMENT": planted["variable"],
         "DE_SPARK": f"sc://{NOBODY_ANSWERS}/;token={planted['address']}",
     }
-    done = subprocess.run(
-        [sys.executable, secret_runs.__file__],
-        env={**lakehouse, **given},
-        cwd=lakehouse["DAGSTER_HOME"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert held(planted, done.stdout + done.stderr) == [], "what a terminal, or the file that it goes to, is told"
+    said = tmp_path_factory.mktemp("canaries") / "said"
+    process = warm_process.start("secret_runs:main", environment={**lakehouse, **given}, output=said)
+    process.join(300)
+    assert process.exitcode == 0, said.read_text()
+    assert held(planted, said.read_text()) == [], "what a terminal, or the file that it goes to, is told"
     return planted
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,9 +16,16 @@ from typing import Any
 import dagster as dg
 import psutil
 import requests
+import yaml
+from shared_services import SERVICES
 from waiting import PATIENCE
 
 from de_resources.local.ports import any_free
+from de_resources.settings import Settings
+
+if SERVICES not in sys.path:  # of another folder
+    sys.path.append(SERVICES)
+import warm_process
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -33,6 +40,14 @@ LOCATION = repository_of("de_assets")
 SERVE = "from de_assets.cli.ui import serve; from de_resources.settings import Settings; import sys; "
 SERVE += "serve(Settings.from_environment(), int(sys.argv[1]))"
 """A program: what `de run` does in the end, on a wanted port."""
+
+
+def serve_as_de_run(port: int) -> None:
+    """To start (`warm_process`): what `de run` does in the end, on a wanted port."""
+    from de_assets.cli.ui import serve
+
+    os.chdir(PROJECT)
+    serve(Settings.from_environment(), port)
 
 
 def until(condition: Callable[[], object], seconds: float, what: Callable[[], str]) -> None:
@@ -63,18 +78,15 @@ def free_port() -> int:
 
 
 class DagsterProcess:
-    """One of Dagster's programs as `python -m …`, working in a folder that is not the project's."""
+    """One of Dagster's programs as `python -m …`, with its libraries imported before, in a folder that is not the project's."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._log = Path(environment["DAGSTER_HOME"]) / f"{arguments[0]}.log"
-        with self._log.open("w") as log:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-m", *arguments],
-                cwd=environment["DAGSTER_HOME"],
-                env=environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        home = environment["DAGSTER_HOME"]
+        self._log = Path(home) / f"{arguments[0]}.log"
+        self._log.write_text("")
+        self._process = warm_process.start(
+            "warm_process:program", home, *arguments, environment=dict(environment), output=self._log
+        )
 
     def __enter__(self) -> DagsterProcess:
         return self
@@ -85,22 +97,22 @@ class DagsterProcess:
     def stop(self) -> None:
         """Ask it to end; what it started ends with it."""
         everything = self.family()
-        self._popen.terminate()
+        self._process.terminate()
         _ended, left = psutil.wait_procs(everything, timeout=30)
         _kill(left)
-        self._popen.wait()
+        self._process.join()
 
     def family(self) -> list[psutil.Process]:
         """The process and everything that it started; nothing once it has ended."""
-        if self._popen.poll() is not None:
+        if self._process.exitcode is not None:
             return []
-        root = psutil.Process(self._popen.pid)
+        root = psutil.Process(self._process.pid)
         return [root, *root.children(recursive=True)]
 
     def kill(self) -> None:
         """Kill -9, and what it started with it."""
         _kill(self.family())
-        self._popen.wait()
+        self._process.join()
 
     def output(self) -> str:
         """The end of what was printed."""
@@ -109,18 +121,41 @@ class DagsterProcess:
 
 @contextmanager
 def code_server(location: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """One process has the file's code location loaded for webserver and daemon, as where `dagster dev` serves both.
+    """The file's code location, by the name of the file."""
+    with code_servers({location.name: ["--python-file", str(location)]}, environment) as workspace:
+        yield workspace
 
-    The path of a workspace that names it, by the name of the file.
+
+@contextmanager
+def code_servers(locations: Mapping[str, Sequence[str]], environment: Mapping[str, str]) -> Iterator[str]:
+    """One process has each code location loaded for webserver and daemon, as where `dagster dev` serves both.
+
+    They are told by their names and where their code is. The path of a workspace that names them all.
     """
     home = Path(environment["DAGSTER_HOME"])
-    socket, workspace = home / "code", home / "workspace.yaml"
-    server = {"grpc_server": {"socket": str(socket), "location_name": location.name}}
-    workspace.write_text(json.dumps({"load_from": [server]}))  # which is YAML as well
-    arguments = ["dagster", "api", "grpc", "--python-file", str(location), "--socket", str(socket)]
-    with DagsterProcess([*arguments, "--location-name", location.name], environment) as process:
-        until(socket.exists, PATIENCE, process.output)
+    workspace = home / "workspace.yaml"
+    sockets = {name: home / f"code-{number}" for number, name in enumerate(locations)}
+    servers = [{"grpc_server": {"socket": str(socket), "location_name": name}} for name, socket in sockets.items()]
+    workspace.write_text(json.dumps({"load_from": servers}))  # which is YAML as well
+    with ExitStack() as started:
+        processes = [
+            started.enter_context(DagsterProcess(_serving(name, locations[name], socket), environment))
+            for name, socket in sockets.items()
+        ]
+        for process, socket in zip(processes, sockets.values(), strict=True):
+            until(socket.exists, PATIENCE, process.output)
         yield str(workspace)
+
+
+def _serving(name: str, code: Sequence[str], socket: Path) -> list[str]:
+    return ["dagster", "api", "grpc", *code, "--socket", str(socket), "--location-name", name]
+
+
+def locations_of_the_project() -> dict[str, list[str]]:
+    """Those of `workspace.yaml`."""
+    named = yaml.safe_load((PROJECT / "workspace.yaml").read_text())["load_from"]
+    modules = [location["python_module"] for location in named]
+    return {module["location_name"]: ["--module-name", module["module_name"]] for module in modules}
 
 
 def _kill(processes: Sequence[psutil.Process]) -> None:
@@ -224,10 +259,11 @@ def webserver(over: Sequence[str], environment: Mapping[str, str], port: int | N
 
 @dataclass
 class Daemons:
-    """The daemon over both code locations, one for all tests: with its code servers it takes ten seconds to start."""
+    """The daemon over both code locations, one for all tests: with what forks its workers it takes seconds to start."""
 
     environment: Mapping[str, str]
     web: WebUI
+    workspace: str
     next_death: Path
     """Where this file is, the next worker that has written the table of devices removes it and dies before it tells."""
     running: DagsterProcess | None = None
@@ -236,9 +272,13 @@ class Daemons:
         """The one that runs, or a new one; before it starts, what would launch runs by itself is switched off."""
         if self.running is None or not self.running.family():
             self.web.stop_automation()
-            deadly = {"DE_KILL_AT": "after_commit:bronze.devices", "DE_KILL_ONCE": str(self.next_death)}
-            arguments = ["dagster._daemon", "run", "-w", str(PROJECT / "workspace.yaml")]
-            self.running = DagsterProcess(arguments, {**self.environment, **deadly})
+            self.running = self.another()
+        return self.running
+
+    def another(self) -> DagsterProcess:
+        """In the place of one that is dead; whatever is switched on goes on."""
+        deadly = {"DE_KILL_AT": "after_commit:bronze.devices", "DE_KILL_ONCE": str(self.next_death)}
+        self.running = DagsterProcess(["dagster._daemon", "run", "-w", self.workspace], {**self.environment, **deadly})
         return self.running
 
     def stop(self) -> None:
