@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from engines import INTERPRETED_PLANS, SHORT_LIVED_JAVA
+from engines import INTERPRETED_PLANS, SHORT_LIVED_JAVA, send_rows_as_they_are
 from hypothesis import HealthCheck, settings
 from instances import read_migrations_once
 from pyspark.sql import SparkSession
@@ -57,6 +57,7 @@ def _own_home() -> Path:
 
 HOME = _own_home()
 read_migrations_once()
+send_rows_as_they_are()
 
 
 def pytest_unconfigure() -> None:
