@@ -13,6 +13,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -78,9 +79,9 @@ class Streams:
         return run_available_now(self.spark, Table("silver.joined", str(self.root / "joined")), joined, stamp)
 
     def rows(self) -> Counter[tuple[str, str | None]]:
-        found = self.spark.read.format("delta").load(str(self.root / "joined")).collect()
-        assert all(row.text == f"text of {row.visit}" for row in found)
-        return Counter((row.visit, row.ad) for row in found)
+        found = DeltaTable(str(self.root / "joined")).to_pyarrow_table().to_pylist()
+        assert all(row["text"] == f"text of {row['visit']}" for row in found)
+        return Counter((row["visit"], row["ad"]) for row in found)
 
 
 @pytest.fixture
