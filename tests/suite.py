@@ -87,7 +87,10 @@ def main(parts: Sequence[Part], both: Sequence[str], cache: Path, modules: int =
     """The worst status of all parts; 0 also where all that failed passed alone. `some` tests: a part may have none."""
     (cache / REPORT).unlink(missing_ok=True)
     running = [(part, part.begin(both)) for part in parts]
-    statuses = [part.show(process) for part, process in running]
+    try:
+        statuses = [part.show(process) for part, process in running]
+    except KeyboardInterrupt:  # they are told as well, and stop what they started
+        return max(process.wait() for _, process in running)
     failed = {part: part.failed() for part, status in zip(parts, statuses, strict=True) if status == FAILED}
     touched = {test.partition("::")[0] for tests in failed.values() for test in tests}
     worst = max((status for status in statuses if not (some and status == NO_TESTS)), default=NO_TESTS)

@@ -1,7 +1,12 @@
 """The suite's parts run side by side. A test that fails beside others and passes alone is told, and holds nothing up; one
 that fails twice does."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from time import sleep
 
 import pytest
 import suite
@@ -32,6 +37,8 @@ def test_that_meets_the_other_part():
     while not Path("{other}").exists():
         sleep(0.01)
 """
+INTERRUPTED = 2
+"""Status of a pytest that was."""
 ALONE = "test_that_fails_once[a page.md: with spaces]"
 Files = dict[str, str]
 CASES: dict[str, tuple[int, Files, Files, int, list[str]]] = {
@@ -98,6 +105,20 @@ def test_parts_run_at_the_same_time_are_timed_apart_and_shown_one_after_the_othe
     assert [Path(f"{name}.met").read_text() for name in "ab"] == ["timings/one", "timings/two"]
     said = capfd.readouterr().out
     assert said.index("a.py") < said.index("1 passed") < said.index("b.py") < said.rindex("1 passed")
+
+
+def test_who_interrupts_it_interrupts_both_parts_and_it_ends_after_them(folder: Path) -> None:
+    for name in "ab":
+        Path(f"{name}.py").write_text(MEETS.format(me=f"{name}.met", other="nothing"))
+    parts = [word for name in "ab" for word in ("--part", name, f"{name}.py")]
+    command = [sys.executable, suite.__file__, "cache", *parts, "--", "-q"]
+    environment = {**os.environ, suite.TIMINGS: "timings"}
+    with subprocess.Popen(command, start_new_session=True, env=environment, stdout=subprocess.DEVNULL) as running:
+        while not (Path("a.met").exists() and Path("b.met").exists()):
+            sleep(0.01)
+        os.killpg(running.pid, signal.SIGINT)
+    assert running.returncode == INTERRUPTED
+    assert ["KeyboardInterrupt" in (folder / "cache" / name / "said.txt").read_text() for name in "ab"] == [True, True]
 
 
 def test_of_tests_that_were_chosen_a_part_may_have_none_but_not_all(folder: Path) -> None:
