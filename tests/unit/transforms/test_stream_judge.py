@@ -51,14 +51,14 @@ class Judge:
         self.found: dict[tuple[int, int], str] = {}
         self.watermarks: dict[int, float | None] = {}
         self._state = spark.createDataFrame([], STATE)
-        self._before = JudgeState(self._state.select("id", "remembered_until"))
+        self._of_nothing: JudgeState | None = JudgeState(self._state.select("id", "remembered_until"))
         self._last: tuple[JudgedRecords, JudgeState, RecordRule] | None = None
 
     def run(self, *records: Record) -> Judge:
         frame = self.spark.createDataFrame(list(records), RECORDS).selectExpr(
             "source", "position", "timestamp_seconds(arrived) arrived", "timestamp_seconds(event) event", "id"
         )
-        state = JudgeState.of(self.state) if self._last else self._before
+        state, self._of_nothing = self._of_nothing or JudgeState.of(self.state), None
         extent = Extent.of(frame, STREAM)
         assert extent is not None
         judged = judge(frame, extent, state, self.rule)
