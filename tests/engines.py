@@ -27,8 +27,11 @@ def send_rows_as_they_are() -> None:
 
     def once(self: RDD[Any], serializer: Serializer | None = None) -> RDD[Any]:
         pickled = self._jrdd_deserializer
-        is_wanted = type(pickled) is BatchedSerializer and isinstance(serializer, AutoBatchedSerializer)
-        same = is_wanted and pickled.serializer == serializer.serializer  # type: ignore[union-attr]
+        same = (
+            type(pickled) is BatchedSerializer
+            and isinstance(serializer, AutoBatchedSerializer)
+            and pickled.serializer == serializer.serializer
+        )
         return self if same else reserialize(self, serializer)
 
     RDD._reserialize = once  # type: ignore[method-assign]

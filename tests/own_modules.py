@@ -6,8 +6,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parent.parent
-PACKAGES = ("de_resources", "de_checks", "de_assets")
+from de_assets.catalogue import PACKAGES, PROJECT
 
 
 def _name(file: Path) -> str:

@@ -19,6 +19,11 @@ from de_resources.delta.write.merge_state import MergedPartition, facts
 Rows = Iterable[Mapping[str, Any]]
 
 
+def named(rows: Iterable[Sequence[Any]], columns: T.StructType) -> Rows:
+    """Rows that are told by the order of the columns."""
+    return (dict(zip(columns.names, row, strict=True)) for row in rows)
+
+
 def seed(
     uri: str,
     rows: Rows,

@@ -63,8 +63,9 @@ def shares_of_fixtures(items: Iterable[pytest.Item]) -> dict[tuple[Path, str], S
     """Per module and fixture, the part of it that each pattern asks for: all tests that use it count the same."""
     users: defaultdict[tuple[Path, str], list[Shares]] = defaultdict(list)
     for item in items:
+        own = _shares(item)
         for fixture in getattr(item, "fixturenames", ()):
-            users[item.path, fixture].append(_shares(item))
+            users[item.path, fixture].append(own)
     return {
         place: {name: sum(each.get(name, 0.0) for each in shares) / len(shares) for name in set().union(*shares)}
         for place, shares in users.items()

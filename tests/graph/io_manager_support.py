@@ -12,7 +12,7 @@ from dagster_delta import LocalConfig
 from other_reader import rows_of
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from seeding import seed
+from seeding import named, seed
 
 from de_resources.delta.io_manager import SparkDeltaIOManager
 from de_resources.delta.log import TableLog
@@ -152,9 +152,8 @@ class Shop:
     ) -> None:
         """A table that is there before, written without the engine: what a test does not ask about costs milliseconds."""
         columns = self.frame([], schema).schema
-        named = (dict(zip(columns.names, row, strict=True)) for row in rows)
         by = [partitioned_by] if partitioned_by else []
-        seed(self.uri(name), named, columns, partitioned_by=by, properties=properties)
+        seed(self.uri(name), named(rows, columns), columns, partitioned_by=by, properties=properties)
 
     def run(
         self,

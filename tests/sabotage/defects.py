@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from de_assets.catalogue import proofs
-from de_assets.catalogue.patterns import LOADER
+from de_assets.catalogue.patterns import read_list
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parent.parent
@@ -61,7 +59,7 @@ class Defect:
 def defects(folder: Path = LIST) -> list[Defect]:
     """All defects, file by file, in the order in which they are written down."""
     files = sorted(folder.glob("*.yaml"))
-    return [Defect.of(entry) for file in files for entry in yaml.load(file.read_text(), Loader=LOADER)]  # noqa: S506 - safe
+    return [Defect.of(entry) for file in files for entry in read_list(file)]
 
 
 def rows(page: Path = FAULTS) -> dict[int, list[str]]:

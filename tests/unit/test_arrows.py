@@ -9,7 +9,9 @@ from collections.abc import Callable
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
-from own_modules import PROJECT, imports, trees
+from own_modules import imports, trees
+
+from de_assets.catalogue import PROJECT
 
 # The sources are parsed once for both modules that ask for imports.
 pytestmark = pytest.mark.xdist_group("imports")

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 
 import pytest
-from own_modules import PROJECT, trees
+from own_modules import trees
+
+from de_assets.catalogue import PROJECT
 
 pytestmark = pytest.mark.xdist_group("imports")
 

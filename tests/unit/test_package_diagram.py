@@ -7,7 +7,9 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 import pytest
-from own_modules import PACKAGES, PROJECT, imports, trees
+from own_modules import imports, trees
+
+from de_assets.catalogue import PACKAGES, PROJECT
 
 PAGE = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
 Arrow = tuple[str, str]

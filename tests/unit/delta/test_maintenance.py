@@ -126,7 +126,7 @@ def test_time_travel_to_a_lost_version_names_what_is_left(
         table.read(spark, version).select(F.lit(version).alias("version"), "id")
         for version in (6, *error.value.readable)
     ]
-    pairs = sorted(tuple(row) for row in reduce(DataFrame.unionAll, found).collect())
+    pairs = sorted(tuple(row) for row in reduce(DataFrame.unionByName, found).collect())
     assert pairs == [(version, number) for version in (6, 7, 8, 9) for number in range(60)], "version 0 is empty"
 
 

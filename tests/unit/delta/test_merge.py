@@ -16,7 +16,7 @@ import pytest
 from deltalake import write_deltalake
 from other_reader import rows_of
 from pyspark.sql import SparkSession
-from seeding import seed
+from seeding import named, seed
 
 from de_resources.contract import Contract
 from de_resources.delta.log import TableLog
@@ -52,7 +52,7 @@ class Merging:
     def seed_worlds(self, rows: Iterable[tuple[int, *Row]]) -> None:
         """The rows of several worlds."""
         columns = T.StructType.fromDDL(WORLD_SCHEMA)
-        seed(self.table.uri, (dict(zip(columns.names, row, strict=True)) for row in rows), columns)
+        seed(self.table.uri, named(rows, columns), columns)
 
     def seed(self, **columns: list[Any]) -> None:
         """Rows that are there before, written without an engine."""

@@ -15,7 +15,7 @@ import pytest
 from deltalake import write_deltalake
 from other_reader import rows_of
 from pyspark.sql import SparkSession
-from seeding import seed
+from seeding import named, seed
 
 from de_resources.contract import Contract
 from de_resources.delta.slices import make_slice
@@ -36,7 +36,7 @@ def target(table: Callable[..., Table]) -> Table:
 def there(target: Table, rows: Sequence[tuple[object, ...]], schema: str) -> None:
     """Rows that are in the table before, written without the engine."""
     columns = T.StructType.fromDDL(schema)
-    seed(target.uri, (dict(zip(columns.names, row, strict=True)) for row in rows), columns)
+    seed(target.uri, named(rows, columns), columns)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from other_reader import rows_of
 from pyspark.sql import SparkSession
-from seeding import seed_day
+from seeding import named, seed_day
 
 from de_resources.delta.log import TableLog
 from de_resources.delta.maintenance import compact
@@ -70,8 +70,7 @@ class History:
     def seed(self, day: int, rows: list[Row], **how: Any) -> None:
         """What a first run of the day leaves, written without the engine."""
         columns = T.StructType.fromDDL(SCHEMA)
-        named = (dict(zip(columns.names, row, strict=True)) for row in rows)
-        seed_day(self.table.uri, named, columns, writer=WRITER, key=DAYS[day - 1], **how)
+        seed_day(self.table.uri, named(rows, columns), columns, writer=WRITER, key=DAYS[day - 1], **how)
 
     def clean(self, days: Iterable[int]) -> list[Row]:
         """The rows after a clean run, without Spark."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from seeding import seed
+from seeding import named, seed
 
 from de_resources.delta.maintenance.tombstones import CannotForget, Forgetting, forget
 from de_resources.delta.table import CommitInfo, Table
@@ -41,7 +41,7 @@ class Accounts:
     def seed(self, *changes: Change) -> None:
         """Rows as merges leave them, written without the engine."""
         columns = T.StructType.fromDDL("id int, at timestamp, gone boolean")
-        seed(self.table.uri, (dict(zip(columns.names, change, strict=True)) for change in changes), columns)
+        seed(self.table.uri, named(changes, columns), columns)
 
     def forget(self, now: datetime) -> int:
         return forget(self.spark, self.table, FORGETTING, self.stamp(), now=now)
