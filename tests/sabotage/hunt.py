@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import chain, groupby, repeat
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -14,11 +15,14 @@ from threading import Lock
 from .defects import Claims, Defect, stages
 from .memory import Memory, Verdict
 from .trial import Outcome, run
+from .warm_engine import WarmEngines
 from .workplace import Workplace
 
 LANES = 2
 MODULES = 10
 """Whose tests are asked without a defect at a time."""
+_WITH_WARM_ENGINE = ("tests/unit", "tests/graph")
+"""What is about the engine's own start and death is elsewhere."""
 Tell = Callable[[Verdict], None]
 
 
@@ -45,9 +49,10 @@ class Hunt:
         if not left:
             return known
         self._unharmed = Workplace(scratch / "unharmed")
+        self._engines = WarmEngines(self._unharmed)
         workplaces = [Workplace(scratch / f"lane{lane}") for lane in range(lanes)]
         alone, shared = _queue(d for d in left if d.needs_services), _queue(d for d in left if not d.needs_services)
-        with ThreadPoolExecutor(lanes) as pool:
+        with closing(self._engines), ThreadPoolExecutor(lanes) as pool:
             # The services import what the first lane has: where a defect is at work in one of them, it is that lane's.
             groups = _groups(left, workplaces[0], self._unharmed)
             list(pool.map(self._baseline, *zip(*groups, strict=True), repeat(deadline)))
@@ -84,12 +89,15 @@ class Hunt:
         def verdict(by: str | None = None, broken: str | None = None, told: str = "") -> Verdict:
             return Verdict(defect.name, by, round(time.monotonic() - started, 1), broken, told)
 
-        # The hint first, then all that claim what is broken, until one notices.
+        # The hint first, in a cold engine as well, for a defect may lie in how one is started; then all that claim what is
+        # broken, until one notices.
+        hint = [defect.noticed_by]
         others = [test for test in self._claims.of(defect) if test != defect.noticed_by]
-        for tests in [[defect.noticed_by], *stages(others)]:
+        ways = [(hint, True), *([(hint, False)] if _may_be_warm(hint) else []), *zip(stages(others), repeat(True))]
+        for tests, warm in ways:
             try:
                 with workplace.with_defect(defect):
-                    outcome = self._run(workplace, tests)
+                    outcome = self._run(workplace, tests, warm=warm)
             except ValueError as error:
                 return verdict(broken=str(error))
             if outcome.broken:
@@ -106,11 +114,16 @@ class Hunt:
         outcome = self._run(self._unharmed, [test])
         return not outcome.broken and not outcome.failed
 
-    def _run(self, workplace: Workplace, tests: Sequence[str], *, stop_at_first: bool = True) -> Outcome:
-        if not any(test.startswith("tests/services") for test in tests):
+    def _run(
+        self, workplace: Workplace, tests: Sequence[str], *, warm: bool = True, stop_at_first: bool = True
+    ) -> Outcome:
+        if any(test.startswith("tests/services") for test in tests):
+            with self._with_services:
+                return run(workplace, tests, self._services, services=True, stop_at_first=stop_at_first)
+        if not (warm and _may_be_warm(tests)):
             return run(workplace, tests, stop_at_first=stop_at_first)
-        with self._with_services:
-            return run(workplace, tests, self._services, stop_at_first=stop_at_first)
+        with self._engines.one() as engine:
+            return run(workplace, tests, engine.environment(), stop_at_first=stop_at_first)
 
 
 def _groups(defects: Sequence[Defect], alone: Workplace, shared: Workplace) -> list[tuple[Workplace, list[str]]]:
@@ -124,6 +137,10 @@ def _groups(defects: Sequence[Defect], alone: Workplace, shared: Workplace) -> l
             (workplace, list(chain.from_iterable(modules[n : n + MODULES]))) for n in range(0, len(modules), MODULES)
         ]
     return groups
+
+
+def _may_be_warm(tests: Iterable[str]) -> bool:
+    return all(test.startswith(_WITH_WARM_ENGINE) for test in tests)
 
 
 def _among(test: str, ran: Iterable[str]) -> bool:

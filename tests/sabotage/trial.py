@@ -35,13 +35,18 @@ class Outcome:
 
 
 def run(
-    workplace: Workplace, tests: Sequence[str], extra: Mapping[str, str] | None = None, *, stop_at_first: bool = True
+    workplace: Workplace,
+    tests: Sequence[str],
+    extra: Mapping[str, str] | None = None,
+    *,
+    services: bool = False,
+    stop_at_first: bool = True,
 ) -> Outcome:
-    """Run the tests, until one fails unless told otherwise."""
+    """Run the tests with these variables, until one fails unless told otherwise. What services keep outlives the call."""
     with tempfile.TemporaryDirectory(prefix="de-sabotage-", ignore_cleanup_errors=True) as scratch:
         report, output = Path(scratch) / "report.json", Path(scratch) / "output"
         environment = {**workplace.environment, **(extra or {}), REPORT: str(report)}
-        if not extra:
+        if not services:
             # What a killed process leaves goes with it. Services that are kept outlive the folder.
             environment["TMPDIR"] = scratch
         command = [sys.executable, "-m", "pytest", *_OPTIONS, *(["-x"] if stop_at_first else []), *tests]

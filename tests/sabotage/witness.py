@@ -1,4 +1,8 @@
-"""A plugin of pytest that writes down what became of each test, and from where the project's packages were imported."""
+"""A plugin of pytest that writes down what became of each test, and from where the project's packages were imported.
+
+The first engine of the process is an application in the Java process that is told by `ENGINE`, if one is. Programs that tests
+start do not know of it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,35 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 REPORT = "DE_SABOTAGE_REPORT"
 """Environment variable: the file to write."""
+ENGINE = "DE_SABOTAGE_ENGINE"
+"""Environment variable: port and secret of a Java process to use."""
 
 _failed: list[str] = []
 _passed: list[str] = []
+
+
+def _use_engine(port: str, secret: str) -> None:
+    from pyspark.core import context
+
+    launch = context.launch_gateway
+
+    def connect(*arguments: Any) -> Any:
+        context.launch_gateway = launch
+        with patch.dict(os.environ, PYSPARK_GATEWAY_PORT=port, PYSPARK_GATEWAY_SECRET=secret):
+            return launch(*arguments)
+
+    context.launch_gateway = connect
+
+
+if ENGINE in os.environ:
+    _use_engine(*os.environ.pop(ENGINE).split())
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -28,7 +27,8 @@ class Workplace:
         """The copy comes before what is installed, which points to the project itself."""
         paths = os.pathsep.join([str(self.folder), str(self.folder / "tests")])
         jars = os.environ.get("DE_JARS", str(PROJECT / ".de" / "jars"))
-        return {**os.environ, "PYTHONPATH": paths, "DE_JARS": jars}
+        # What was compiled is kept, whatever the developer's own environment says: each call of pytest imports the same.
+        return {**os.environ, "PYTHONPATH": paths, "DE_JARS": jars, "PYTHONDONTWRITEBYTECODE": ""}
 
     @contextmanager
     def with_defect(self, defect: Defect) -> Iterator[None]:
@@ -44,9 +44,9 @@ class Workplace:
 
 def _write(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
-    # Compiled code is told from its source by size and second, which a small defect may keep.
-    if file.suffix == ".py":
-        Path(importlib.util.cache_from_source(str(file))).unlink(missing_ok=True)
+    # Compiled code is told from its source by size and second, which a small defect may keep. Pytest's is beside Python's.
+    for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
+        compiled.unlink()
 
 
 def is_inside(folder: Path, modules: Mapping[str, str]) -> bool:
