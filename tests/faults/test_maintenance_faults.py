@@ -22,7 +22,7 @@ from de_resources.delta.log.retention import OVERRIDE
 from de_resources.delta.maintenance import compact, maintain, vacuum
 from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.crash_points import at
-from de_resources.delta.write.lock import TableBusy
+from de_resources.delta.write.lock import TableBusy, commit_lock
 from de_resources.spark import SparkEngine
 
 pytestmark = [pytest.mark.faults, pytest.mark.pattern("compactor")]
@@ -113,6 +113,9 @@ def test_a_writer_that_comes_during_compaction_waits_and_succeeds(
     with at("before_commit", waiting_at("before_commit", reached=reached, released=released)):
         compaction = beside.submit(compact, engine.spark_session, table_of(lake), stamp())
         assert reached.wait(DEADLINE)
+        table = table_of(lake)
+        with pytest.raises(TableBusy), commit_lock(table.uri, table=table.name, shared=True, timeout=0):
+            pytest.fail("a writer would not have to wait")
 
         def write() -> bool:
             asked.set()

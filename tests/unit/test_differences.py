@@ -60,7 +60,8 @@ SHOWN_BY = {
     ],
     "partitions of a time zone": [
         f"{_BESIDE}::test_defect_10_partitions_of_another_zone_do_not_shift",
-        f"{_SLICES}::test_times_without_a_zone_are_in_utc_whatever_the_sessions_zone_is",
+        f"{_SLICES}::test_times_without_a_zone_are_in_utc",
+        "unit/delta/test_slices.py::test_the_predicate_means_the_same_to_the_engine",
     ],
     "number of the first version": [_VERSIONS_AND_NAMES],
     "types of inputs and outputs": [

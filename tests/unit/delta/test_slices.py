@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import dagster as dg
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
@@ -109,7 +110,17 @@ def test_merged_cells_never_fill_the_rectangle(cells: list[tuple[int, str]]) -> 
             assert in_boxes(slice_, row) == ((day, kind) in chosen)
 
 
-@settings(max_examples=4, deadline=None)
+@pytest.fixture
+def elsewhere(spark: SparkSession) -> Iterator[None]:
+    """The session's zone is not the columns'."""
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.pattern("data_overwrite")
+@pytest.mark.usefixtures("elsewhere")
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_the_predicate_means_the_same_to_the_engine(spark: SparkSession, data: st.DataObject) -> None:
     """Every hour of a day on which clocks change, asked as TIMESTAMP and as TIMESTAMP_NTZ in UTC."""
@@ -117,12 +128,9 @@ def test_the_predicate_means_the_same_to_the_engine(spark: SparkSession, data: s
     partitions = hours(day, zone)
     known = partitions.get_partition_keys()
     chosen = data.draw(st.lists(st.sampled_from(known), unique=True))
-    starts = {k: partitions.time_window_for_partition_key(k).start.timestamp() for k in known}
-    frame = spark.createDataFrame([(k, int(s)) for k, s in starts.items()], "k string, s long").selectExpr(
-        "k",
-        "timestamp_seconds(s) AS at",
-        "to_timestamp_ntz(date_format(timestamp_seconds(s), 'yyyy-MM-dd HH:mm:ss')) AS ntz",
-    )
+    starts = {k: partitions.time_window_for_partition_key(k).start.astimezone(UTC) for k in known}
+    rows = [(k, at, at.replace(tzinfo=None)) for k, at in starts.items()]
+    frame = spark.createDataFrame(rows, "k string, at timestamp, ntz timestamp_ntz")
     for column in ("at", "ntz"):
         slice_ = make_slice(chosen, partitions, column)
         found = {r.k for r in frame.where(slice_.predicate(frame.schema)).collect()}
