@@ -19,3 +19,11 @@ def pytest_collection_finish() -> None:
     """From the first test on garbage is collected as always."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """What is lost by now is looked for once. Pytest looks five times more, at all that there is, before it ends."""
+    if gc.isenabled():
+        gc.collect()
+    gc.freeze()

@@ -1,4 +1,7 @@
-"""The modules of the three packages as they are written, and what each of them imports; parsed when a test asks."""
+"""Modules as they are written, what those of the three packages import, and what the tests claim; parsed when a test asks.
+
+Tests that ask are of the group `imports`, so that one process parses them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from de_assets.catalogue import PACKAGES, PROJECT
+from de_assets.catalogue import PACKAGES, PROJECT, tests
 
 
 def _name(file: Path) -> str:
@@ -14,10 +17,22 @@ def _name(file: Path) -> str:
 
 
 @cache
+def parsed(file: Path) -> ast.Module:
+    """A module of the project."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
+def proved() -> dict[str, list[str]]:
+    """The tests of each pattern, by their marks."""
+    return tests(PROJECT / "tests")
+
+
+@cache
 def trees() -> dict[str, ast.Module]:
     """By the name that they are imported by."""
     files = (file for package in PACKAGES for file in (PROJECT / package).rglob("*.py"))
-    return {_name(file): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+    return {_name(file): parsed(file) for file in files}
 
 
 @cache

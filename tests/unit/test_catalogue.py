@@ -7,6 +7,7 @@ from textwrap import dedent
 
 import dagster as dg
 import pytest
+from own_modules import proved
 
 from de_assets import catalogue
 from de_assets.catalogue import Carrier, Family, UnknownPattern, UnreadableMark
@@ -304,13 +305,15 @@ def test_every_tag_of_the_graph_names_a_pattern(locations: list[dg.Definitions])
     assert [name for location in locations for name in catalogue.carriers(location)]
 
 
+@pytest.mark.xdist_group("imports")
 def test_every_mark_names_a_pattern() -> None:
-    assert catalogue.tests(catalogue.PROJECT / "tests")
+    assert proved()
 
 
+@pytest.mark.xdist_group("imports")
 def test_no_pattern_is_claimed_without_a_marked_test(locations: list[dg.Definitions]) -> None:
     carriers = [catalogue.carriers(location) for location in locations]
-    statuses = catalogue.status(carriers, catalogue.tests(catalogue.PROJECT / "tests"))
+    statuses = catalogue.status(carriers, proved())
 
     unproved = {s.pattern.name: [str(c) for c in s.carriers] for s in statuses if s.is_carried and not s.is_proved}
 

@@ -5,17 +5,19 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from own_modules import proved
 from typer.testing import CliRunner, Result
 from waiting import PATIENCE
 
 import de_assets.cli.patterns  # noqa: F401 - registers the command
 from de_assets import catalogue
 from de_assets.cli.application import application
+
+pytestmark = pytest.mark.xdist_group("imports")
 
 
 def _run(*arguments: str) -> Result:
@@ -31,7 +33,7 @@ def _words(text: str) -> str:
 def read_once() -> Iterator[None]:
     """The marks of all tests, which each call of the command reads; the console script does so for itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(catalogue, "tests", cache(catalogue.tests))
+        patch.setattr(catalogue, "tests", lambda _: proved())
         yield
 
 
@@ -46,7 +48,7 @@ def expected() -> list[dict[str, Any]]:
             "carriers": [{"kind": c.kind, "name": c.name} for c in s.carriers],
             "tests": list(s.tests),
         }
-        for s in catalogue.status(carriers, catalogue.tests(catalogue.PROJECT / "tests"))
+        for s in catalogue.status(carriers, proved())
     ]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from own_modules import parsed
 from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.errors.exceptions.connect import AnalysisException
@@ -47,10 +48,12 @@ def _others() -> Iterator[Path]:
     yield from (file for file in files if file.parent != COMPAT)
 
 
+@pytest.mark.xdist_group("imports")
 def test_nobody_else_imports_a_private_module() -> None:
     assert {file: names for file in _others() if (names := list(_private(file)))} == {}
 
 
+@pytest.mark.xdist_group("imports")
 def test_nobody_else_asks_for_a_private_attribute_by_its_name_as_text() -> None:
     """Ruff refuses `frame._jdf` (SLF001), and does not look into `getattr(frame, "_jdf")`."""
     assert {file: names for file in _others() if (names := list(_asked_by_text(file)))} == {}
@@ -97,14 +100,14 @@ def test_errors_keep_what_they_were(spark: SparkSession) -> None:
 
 def _private(file: Path) -> list[str]:
     """Names of foreign modules with a part that begins with an underscore."""
-    imported = [node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+    imported = [node.module for node in ast.walk(parsed(file)) if isinstance(node, ast.ImportFrom)]
     foreign = [module for module in imported if module and module.split(".")[0] in LIBRARIES]
     return [module for module in foreign if any(part.startswith("_") for part in module.split("."))]
 
 
 def _asked_by_text(file: Path) -> Iterator[str]:
     """Names with an underscore that `getattr` and its like ask other objects for."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.endswith("attr"):
             asked, name = node.args[0], node.args[1]
             own = isinstance(asked, ast.Name) and asked.id in ("self", "cls")

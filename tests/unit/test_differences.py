@@ -4,6 +4,9 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+from own_modules import parsed
+
 TESTS = Path(__file__).resolve().parent.parent
 PAGE = TESTS.parent / "docs" / "io-managers.md"
 _SETTINGS, _NAMES = "graph/test_io_manager_settings.py", "graph/test_io_manager_names.py"
@@ -81,11 +84,12 @@ def test_every_difference_is_shown_by_tests() -> None:
     assert [row.split("|")[1].strip() for row in rows] == list(SHOWN_BY)
 
 
+@pytest.mark.xdist_group("imports")
 def test_the_tests_that_show_them_exist() -> None:
     named = {tuple(test.split("::")) for tests in SHOWN_BY.values() for test in tests}
     assert {(module, name) for module, name in named if name not in _tests_of(module)} == set()
 
 
 def _tests_of(module: str) -> set[str]:
-    nodes = ast.walk(ast.parse((TESTS / module).read_text()))
+    nodes = ast.walk(parsed(TESTS / module))
     return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}

@@ -5,6 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
+from own_modules import parsed
+
+pytestmark = pytest.mark.xdist_group("imports")
 
 TESTS = Path(__file__).resolve().parent.parent
 LINES = [
@@ -15,7 +18,7 @@ PROMISED = {*range(1, 17), 18, *range(21, 25), *range(29, 34)}
 
 def functions(module: Path) -> set[str]:
     """The tests of a module, those in classes included."""
-    nodes = ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+    nodes = ast.walk(parsed(module))
     return {node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import long_proofs
 import pytest
 import soaking
+from own_modules import parsed
 
 pytest_plugins = ["pytester"]
 
@@ -36,7 +37,7 @@ def module(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
 def functions(file: Path) -> set[str]:
     """The tests of a module, those of its classes with the name of the class."""
     found = set()
-    for node in ast.parse(file.read_text()).body:
+    for node in parsed(file).body:
         if isinstance(node, ast.FunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.ClassDef):
@@ -44,6 +45,7 @@ def functions(file: Path) -> set[str]:
     return found
 
 
+@pytest.mark.xdist_group("imports")
 def test_what_is_listed_is_a_test() -> None:
     proofs = long_proofs.listed().values()
     assert proofs, "nobody could tell whether the list is read"

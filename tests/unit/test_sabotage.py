@@ -9,14 +9,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from own_modules import parsed, proved
 from sabotage.__main__ import main
 from sabotage.defects import FAULTS, PROJECT, Claims, Defect, defects, plain, rows
 from sabotage.memory import Memory, Verdict
 from sabotage.trial import run
 from sabotage.workplace import Workplace
 
-from de_assets.catalogue import proofs
 from de_assets.catalogue.patterns import PATTERNS, Family
+
+pytestmark = pytest.mark.xdist_group("imports")
 
 LIST = defects()
 BUILT = (Family.DATA_INGESTION, Family.ERROR_MANAGEMENT, Family.IDEMPOTENCY)
@@ -25,7 +27,7 @@ BUILT = (Family.DATA_INGESTION, Family.ERROR_MANAGEMENT, Family.IDEMPOTENCY)
 
 @pytest.fixture(scope="module")
 def claims() -> Claims:
-    return Claims.read()
+    return Claims(proved(), rows())
 
 
 @pytest.mark.parametrize("defect", LIST, ids=lambda defect: defect.name)
@@ -52,10 +54,9 @@ def test_names_are_unique_and_there_are_enough() -> None:
 
 def test_every_built_pattern_has_two_defects_and_every_fault_one() -> None:
     of_patterns = Counter(pattern for defect in LIST for pattern in defect.patterns)
-    proved = proofs.tests(PROJECT / "tests")
     built = [name for name, pattern in PATTERNS.items() if pattern.family in BUILT or of_patterns[name]]
     assert len(built) >= 22
-    assert [name for name in built if of_patterns[name] < 2 or name not in proved] == []
+    assert [name for name in built if of_patterns[name] < 2 or name not in proved()] == []
     assert set(rows()) - {defect.fault for defect in LIST} == set(), f"a row of {FAULTS.name} without a defect"
 
 
@@ -123,7 +124,7 @@ def _tests(module: Path) -> set[str]:
     """Ids of all tests of a module, marked or not."""
     name = str(module.relative_to(PROJECT))
     found = set()
-    for node in ast.parse(module.read_text(encoding="utf-8")).body:
+    for node in parsed(module).body:
         if isinstance(node, ast.FunctionDef):
             found.add(f"{name}::{node.name}")
         elif isinstance(node, ast.ClassDef):
