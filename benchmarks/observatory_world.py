@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from math import sin
 
 from de_resources.observatory.model import (
@@ -114,8 +115,32 @@ def large(datasets: int = 300, columns: int = 20, hourly: int = 6) -> ObservedWo
     return ObservedWorld(NOW, found)
 
 
-def _dataset(layer: int, group: str, n: int, columns: int, *, by_hour: bool) -> ObservedDataset:
+@cache
+def _year(*, by_hour: bool) -> tuple[tuple[ObservedPartition, ...], tuple[Write, ...]]:
+    """What is the same in all datasets is made once: the partitions, and a write for each."""
     partitions = hours(YEAR * 24) if by_hour else days(YEAR)
+    return partitions, written(partitions)
+
+
+@cache
+def _good(*, by_hour: bool) -> tuple[Evaluation, ...]:
+    return judged(_year(by_hour=by_hour)[1])
+
+
+def _late(verdicts: tuple[Evaluation, ...]) -> tuple[Evaluation, ...]:
+    return tuple(
+        Evaluation(e.id, e.at, e.partition, e.passed, e.severe, e.said, e.judged, {"lag/seconds": (e.id * 41) % 600})
+        for e in verdicts
+    )
+
+
+@cache
+def _good_and_late(*, by_hour: bool) -> tuple[Evaluation, ...]:
+    return _late(_good(by_hour=by_hour))
+
+
+def _dataset(layer: int, group: str, n: int, columns: int, *, by_hour: bool) -> ObservedDataset:
+    partitions, bare = _year(by_hour=by_hour)
     subject = f"{SUBJECTS[n % len(SUBJECTS)]}{f'_{n // len(SUBJECTS)}' if n >= len(SUBJECTS) else ''}"
     name = f"{group}/{subject}"
     parent = f"{('sources', 'bronze', 'silver', 'gold')[layer]}/{subject}" if layer else ""
@@ -131,18 +156,17 @@ def _dataset(layer: int, group: str, n: int, columns: int, *, by_hour: bool) -> 
                 "delta/bytes": 90_000 + (write.id * 7919 + n) % 9_000,
             },
         )
-        for write in written(partitions)
+        for write in bare
     )
     odd_one = 2003 if by_hour else 211
     odd = {p.key: (k + n) % 2 == 0 for k, p in enumerate(partitions) if (k * 31 + n * 17) % odd_one == 0 and n % 9 == 0}
-    lag = [
-        Evaluation(e.id, e.at, e.partition, e.passed, e.severe, e.said, e.judged, {"lag/seconds": (e.id * 41) % 600})
-        for e in judged(writes, odd)
-    ]
+    good = _good(by_hour=by_hour)
+    volume = judged(bare, odd) if odd else good
+    lag = _late(volume) if odd else _good_and_late(by_hour=by_hour)
     checks = (
-        Check("rows_meet_contract", "Every row keeps the contract.", True, True, (), judged(writes)),
-        Check("volume_is_stable", "As many rows as usual.", False, True, ("skew_detector",), judged(writes, odd)),
-        Check("readers_keep_up", "Nobody is far behind.", False, True, ("lag_detector",), tuple(lag)),
+        Check("rows_meet_contract", "Every row keeps the contract.", True, True, (), good),
+        Check("volume_is_stable", "As many rows as usual.", False, True, ("skew_detector",), volume),
+        Check("readers_keep_up", "Nobody is far behind.", False, True, ("lag_detector",), lag),
     )
     return ObservedDataset(
         name,

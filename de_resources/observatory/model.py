@@ -25,7 +25,10 @@ class HealthVerdict(StrEnum):
     @property
     def rank(self) -> int:
         """0 is the worst."""
-        return list(HealthVerdict).index(self)
+        return _RANKS[self]
+
+
+_RANKS = {verdict: rank for rank, verdict in enumerate(HealthVerdict)}
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from html import escape
 
 LONGEST = 400
+_INVISIBLE = "\N{REPLACEMENT CHARACTER}"
 
 
 def visible(value: object, longest: int = LONGEST) -> str:
     """One line of signs that people see, cut where it is too long. Not yet escaped."""
     lines = " ".join(str(value).splitlines())
-    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in lines)
+    # Most text is: looked at sign by sign, it took a third of the time of a page.
+    plain = lines if lines.isprintable() else "".join(c if c.isprintable() else _INVISIBLE for c in lines)
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 
