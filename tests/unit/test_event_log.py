@@ -10,12 +10,13 @@ from queue import SimpleQueue
 import dagster as dg
 import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+from instances import CONFIGURATION
 from waiting import PATIENCE
 
 from de_resources.event_log import SqliteEventLog
 
+QUIET = {name: CONFIGURATION[name] for name in ("telemetry", "compute_logs")}
 OWN = {"event_log_storage": {"module": "de_resources.event_log", "class": "SqliteEventLog", "config": {}}}
-QUIET = {"telemetry": {"enabled": False}}
 DAYS = dg.DailyPartitionsDefinition("2024-10-10", end_date="2024-10-14")
 
 
