@@ -76,7 +76,7 @@ def constrain(uri: str, conditions: Mapping[str, str]) -> None:
 
 
 def restored(_: SparkSession, table: Table, version: int, stamp: CommitInfo) -> None:
-    """In place of the engine's RESTORE: the same commit. The statement takes dozens of jobs, and has its own tests."""
+    """In place of the engine's RESTORE: the same commit. The statement takes dozens of jobs: `graph/test_full_loader.py`."""
     mark = CommitProperties(custom_metadata={"userMetadata": stamp.text()})
     DeltaTable(table.uri).restore(version, commit_properties=mark)
 

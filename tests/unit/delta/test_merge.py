@@ -6,6 +6,7 @@ import copy
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import date
 from functools import reduce
 from typing import Any
@@ -192,17 +193,6 @@ class TestVanished:
         assert written.rows == 2
         assert merging.rows() == [(10, first, "a"), (10, second, "new"), (11, first, "b"), (20, second, "A")]
 
-    def test_a_soft_delete_marks_them(self, merging: Merging) -> None:
-        """All that an empty batch does not have, and once: what is marked has not vanished.
-
-        What the batch has stays: `test_every_rule_names_what_it_does_to_a_dictionary`.
-        """
-        rule = MergeRule(("id",), deleted="gone", vanished="delete")
-        merging.seed_rows((1, 1, "a", False), (2, 1, "b", None), (3, 1, "c", True))
-        written = merging([], rule)
-        assert (written.changes, written.rows, written.violations) == ({"vanished": 2}, 0, {})
-        assert merging.rows() == [(1, 1, "a", True), (2, 1, "b", True), (3, 1, "c", True)]
-
 
 def test_who_opens_the_engine_meanwhile_leaves_the_stamp_of_a_merge(spark: SparkSession, engine: SparkEngine) -> None:
     """Engines of several runs are one session in a process."""
@@ -290,6 +280,7 @@ def test_batches_do_what_they_do_to_a_dictionary_and_a_row_that_somebody_else_in
 ) -> None:
     """Two hundred worlds in one table that has rows of each: every world's rows, and the counts of all.
 
+    Rows that vanished are marked, once: what is marked has not vanished. An empty batch has no rows.
     Another engine may commit between the comparison and the MERGE where no lock is possible (object stores). Of what it has
     inserted, a newer row stays.
     """
@@ -306,15 +297,18 @@ def test_batches_do_what_they_do_to_a_dictionary_and_a_row_that_somebody_else_in
     batches = [drawn(chance) for _ in worlds]
     rows = [(world, *row) for world, batch in enumerate(batches) for row in batch]
     rows += [(ONE_MORE, 2, 5, "ours", False), (ONE_MORE, 3, 5, "ours", False)]
+    rule = replace(WORLD_RULE, vanished="delete")
     with at("before_commit", interfere):
-        written = merging(rows, WORLD_RULE, WORLD_SCHEMA)
-    counts = sum((w.merge(batch, WORLD_RULE) for w, batch in zip(worlds, batches, strict=True)), Counter(insert=2))
-    assert counts.keys() >= {"insert", "update", "soft_delete", "tombstone", "stale", "same"}
+        written = merging(rows, rule, WORLD_SCHEMA)
+    counts = sum((w.merge(batch, rule) for w, batch in zip(worlds, batches, strict=True)), Counter(insert=2))
+    assert counts.keys() >= {"insert", "update", "soft_delete", "tombstone", "stale", "same", "vanished"}
     assert written.changes == {kind: n for kind, n in counts.items() if n and kind != "same"}
     assert written.rows == len(rows)
     after = [(n, *row) for n, world in enumerate(worlds) for row in world.rows.values()]
     after += [(ONE_MORE, 2, 9, "newer", False), (ONE_MORE, 3, 5, "ours", False)]
     assert merging.rows() == sorted(after, key=repr)
+    nothing = merging([], WORLD_RULE, WORLD_SCHEMA)
+    assert (nothing.skipped, nothing.rows, nothing.violations) == ("nothing changed", 0, {})
 
 
 RULES: tuple[dict[str, Any], ...] = (

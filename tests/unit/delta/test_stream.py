@@ -29,6 +29,7 @@ class Inbox:
         self.folder.mkdir(parents=True)
         contract = Contract("bronze.inbox", "", "", (), RULES)
         self.table = Table("bronze.inbox", str(root / "table"), contract)
+        seed(self.table.uri, [], StructType().add("n", LongType()))
 
     def land(self, *numbers: int) -> None:
         for n in numbers:
