@@ -55,9 +55,9 @@ def inbox(spark: SparkSession, lake: Path) -> Inbox:
 
 @pytest.fixture
 def short_memory(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An engine that remembers one micro-batch and takes no other word for it."""
+    """An engine that remembers two micro-batches, of which the end may be one, and takes no other word for it."""
     name, kept = stream._PROGRESS_KEPT
-    monkeypatch.setattr(stream, "_PROGRESS_KEPT", (name, "1"))
+    monkeypatch.setattr(stream, "_PROGRESS_KEPT", (name, "2"))
     yield
     spark.conf.set(name, kept)
 
@@ -78,11 +78,11 @@ def test_rows_and_violations_are_of_all_micro_batches(inbox: Inbox) -> None:
 
 @pytest.mark.usefixtures("short_memory")
 def test_what_the_engine_forgot_is_unknown_and_not_less(inbox: Inbox) -> None:
-    inbox.land(-1, 1)
+    inbox.land(-1, 1, 2)
     written = inbox.drain()
     assert (written.rows, written.violations) == (None, None)
-    assert written.details["stream/batches"] == 2
-    assert inbox.rows() == [-1, 1]
+    assert written.details["stream/batches"] == 3
+    assert inbox.rows() == [-1, 1, 2]
 
 
 @pytest.mark.pattern("full_loader")
