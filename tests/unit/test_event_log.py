@@ -1,6 +1,7 @@
 """The event log keeps what Dagster's own keeps, where Dagster's own keeps it."""
 
 import os
+import shutil
 import signal
 import sqlite3
 from contextlib import closing
@@ -10,18 +11,26 @@ from queue import SimpleQueue
 import dagster as dg
 import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+from instances import CONFIGURATION, fresh_instance
 from waiting import PATIENCE
 
+from de_resources import event_log
 from de_resources.event_log import SqliteEventLog
 
+QUIET = {name: CONFIGURATION[name] for name in ("telemetry", "compute_logs")}
 OWN = {"event_log_storage": {"module": "de_resources.event_log", "class": "SqliteEventLog", "config": {}}}
-QUIET = {"telemetry": {"enabled": False}}
 DAYS = dg.DailyPartitionsDefinition("2024-10-10", end_date="2024-10-14")
 
 
 @dg.asset(partitions_def=DAYS, backfill_policy=dg.BackfillPolicy.single_run())
 def orders() -> dg.MaterializeResult[None]:
     return dg.MaterializeResult(metadata={"rows": 7})
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home whose databases are there."""
+    return Path(shutil.copytree(fresh_instance(), tmp_path / "home"))
 
 
 def told(instance: dg.DagsterInstance) -> tuple[set[str], list[object], list[str]]:
@@ -56,11 +65,12 @@ def test_each_reads_what_the_other_one_wrote(tmp_path: Path) -> None:
         assert (partitions, rows, events) == (set(DAYS.get_partition_keys()), [7] * 4, written[2])
 
 
-def test_engines_of_many_runs_are_not_kept_for_ever(tmp_path: Path) -> None:
+def test_engines_of_many_runs_are_not_kept_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_log, "_KEPT", 3)
     log = SqliteEventLog(str(tmp_path))
-    for number in range(70):
+    for number in range(5):
         assert log.get_logs_for_run(f"run-{number}") == []
-    assert len(log._engines) == 64
+    assert len(log._engines) == 3
     assert log.get_logs_for_run("run-0") == [], "one that was given up is made again"
 
 
@@ -99,26 +109,26 @@ def test_a_new_log_of_a_run_is_as_dagster_makes_it(tmp_path: Path) -> None:
     }
 
 
-def test_the_index_has_all_of_an_event_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_has_all_of_an_event_or_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*_: object) -> None:
         raise RuntimeError("in the middle of a verdict")
 
-    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={**QUIET, **OWN}) as instance:
+    with dg.DagsterInstance.local_temp(str(home), overrides={**QUIET, **OWN}) as instance:
         monkeypatch.setattr(SqliteEventLog, "_update_asset_check_evaluation", breaks)
         with pytest.raises(RuntimeError, match="in the middle"):
             dg.materialize([orders, is_there], instance=instance, partition_key="2024-10-10")
         (run,) = instance.get_run_ids()
         kinds = [entry.dagster_event.event_type_value for entry in instance.all_logs(run) if entry.dagster_event]
-        with closing(sqlite3.connect(tmp_path / "history" / "runs" / "index.db")) as index:
+        with closing(sqlite3.connect(home / "history" / "runs" / "index.db")) as index:
             mirrored = {kind for (kind,) in index.execute("SELECT dagster_event_type FROM event_logs")}
     assert "ASSET_CHECK_EVALUATION" in kinds
     assert "ASSET_MATERIALIZATION" in mirrored
     assert "ASSET_CHECK_EVALUATION" not in mirrored
 
 
-def test_a_process_that_is_killed_leaves_all_that_it_has_told(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_leaves_all_that_it_has_told(home: Path) -> None:
     """It is a fork of one that has the log open, which goes on with it."""
-    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={**QUIET, **OWN}) as instance:
+    with dg.DagsterInstance.local_temp(str(home), overrides={**QUIET, **OWN}) as instance:
         assert dg.materialize([orders, is_there], instance=instance, partition_key="2024-10-10").success
         child = os.fork()
         if not child:
@@ -127,11 +137,11 @@ def test_a_process_that_is_killed_leaves_all_that_it_has_told(tmp_path: Path) ->
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         assert dg.materialize([orders, is_there], instance=instance, partition_key="2024-10-12").success
         assert instance.get_materialized_partitions(orders.key) == {f"2024-10-{day}" for day in (10, 11, 12)}
-    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=QUIET) as theirs:
+    with dg.DagsterInstance.local_temp(str(home), overrides=QUIET) as theirs:
         assert theirs.get_materialized_partitions(orders.key) == {f"2024-10-{day}" for day in (10, 11, 12)}
         (summary,) = theirs.event_log_storage.get_asset_check_summary_records([is_there.check_key]).values()
         assert summary.last_check_execution_record is not None
-    with closing(sqlite3.connect(tmp_path / "history" / "runs" / "index.db")) as index:
+    with closing(sqlite3.connect(home / "history" / "runs" / "index.db")) as index:
         assert index.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
@@ -153,28 +163,28 @@ def open_files() -> set[str]:
     return {str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
 
 
-def test_who_watches_a_run_is_told_of_each_event_while_it_is_at_work(tmp_path: Path) -> None:
+def test_who_watches_a_run_is_told_of_each_event_while_it_is_at_work(home: Path) -> None:
     """As the UI does, by Dagster's own means and in a log of its own."""
     seen = SimpleQueue[str]()
 
     @dg.asset
     def talking(context: dg.AssetExecutionContext) -> None:
-        with dg.DagsterInstance.local_temp(str(tmp_path), overrides=QUIET) as theirs:
+        with dg.DagsterInstance.local_temp(str(home), overrides=QUIET) as theirs:
             theirs.watch_event_logs(context.run.run_id, None, lambda entry, _: seen.put(entry.message))
             for said in ("one", "two", "three"):
                 context.instance.report_engine_event(said, context.run)
                 while seen.get(timeout=PATIENCE) != said:
                     pass
 
-    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={**QUIET, **OWN}) as instance:
+    with dg.DagsterInstance.local_temp(str(home), overrides={**QUIET, **OWN}) as instance:
         assert dg.materialize([talking], instance=instance).success, "it has heard all three, one after the other"
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["ends well", "fails"])
 def test_the_log_of_a_run_is_open_while_it_is_at_work_and_complete_in_one_file_after_it(
-    tmp_path: Path, fails: bool
+    home: Path, fails: bool
 ) -> None:
-    logs = tmp_path / "history" / "runs"
+    logs = home / "history" / "runs"
     held: list[bool] = []
 
     @dg.asset
@@ -183,7 +193,7 @@ def test_the_log_of_a_run_is_open_while_it_is_at_work_and_complete_in_one_file_a
         if fails:
             raise RuntimeError("meant to fail")
 
-    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={**QUIET, **OWN}) as instance:
+    with dg.DagsterInstance.local_temp(str(home), overrides={**QUIET, **OWN}) as instance:
         assert dg.materialize([looking], instance=instance, raise_on_error=False).success is not fails
         (run,) = instance.get_run_ids()
         assert held == [True], "or SQLite would tidy up behind every event"
@@ -197,9 +207,7 @@ def test_the_log_of_a_run_is_open_while_it_is_at_work_and_complete_in_one_file_a
 
 @pytest.mark.pattern("aligned_fan_in")
 @pytest.mark.parametrize("partition", ["2024-10-10", None], ids=["a day", "without partitions"])
-def test_of_two_runs_at_once_the_verdict_that_was_given_last_is_the_newest(
-    tmp_path: Path, partition: str | None
-) -> None:
+def test_of_two_runs_at_once_the_verdict_that_was_given_last_is_the_newest(home: Path, partition: str | None) -> None:
     """And not that of the run which was made last: the day would wait for ever, as its newest state was never judged."""
     key, gate = dg.AssetKey("slow"), dg.AssetCheckKey(dg.AssetKey("slow"), "is_good")
     partitions = DAYS if partition else None
@@ -219,7 +227,7 @@ def test_of_two_runs_at_once_the_verdict_that_was_given_last_is_the_newest(
         whole = job.resolve_implicit_global_asset_job_def()
         return whole.execute_in_process(instance=instance, partition_key=partition, tags=tags)
 
-    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={**QUIET, **OWN}) as instance:
+    with dg.DagsterInstance.local_temp(str(home), overrides={**QUIET, **OWN}) as instance:
         first = run(instance, overtaken="1")
         log = instance.event_log_storage
         newest = log.get_latest_asset_check_execution_by_key([gate])[gate]

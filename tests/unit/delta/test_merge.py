@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import date
+from functools import reduce
 from typing import Any
 
 import dagster as dg
@@ -15,7 +18,8 @@ import pyspark.sql.types as T
 import pytest
 from deltalake import write_deltalake
 from other_reader import rows_of
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from seeding import named, seed
 
 from de_resources.contract import Contract
@@ -127,6 +131,7 @@ def test_personal_keys_are_not_shown(spark: SparkSession, table: MakeTable, stam
             name = "silver.people"
 
     merging = Merging(spark, table(contract=Contract.of(People)), stamp)
+    merging.seed(email=["somebody@example.org"], age=arrow.array([7], arrow.int32()))
     with pytest.raises(UnmergeableRows, match="declare an ordering column") as caught:
         merging([("canary@example.org", 1), ("canary@example.org", 2)], MergeRule(("email",)), "email string, age int")
     assert "canary" not in str(caught.value)
@@ -175,42 +180,18 @@ class TestVanished:
         self, spark: SparkSession, table: MakeTable, stamp: MakeStamp, layout: tuple[str, ...]
     ) -> None:
         merging = Merging(spark, table(partitioned_by=layout), stamp)
-        rule, schema = MergeRule(("id",), vanished="delete"), "id long, day date, text string"
-        merging.seed(id=[10, 11, 20, 21], day=[date(2024, 1, n) for n in (1, 1, 2, 2)], text=["a", "b", "a", "b"])
-        slice_ = make_slice(["2024-01-02"], self.DAYS, "day")
+        """Where the day is a part of the key, a key of another day is another one."""
+        first, second = (date(2024, 1, n) for n in (1, 2))
+        rule, schema = MergeRule(("id", "day"), vanished="delete"), "id long, day date, text string"
+        merging.seed(id=[10, 11, 20, 21], day=[first, first, second, second], text=["a", "b", "a", "b"])
+        slice_ = make_slice([str(second)], self.DAYS, "day")
         before = merging.files
-        written = merging([(20, date(2024, 1, 2), "A")], rule, schema, slice_=slice_)
+        written = merging([(20, second, "A"), (10, second, "new")], rule, schema, slice_=slice_)
         if layout:
             assert {path.split("/")[0] for path in before - merging.files} == {"day=2024-01-02"}, "no other can match"
-        assert written.changes == {"update": 1, "delete": 1}
-        assert written.rows == 1
-        kept = [(10, date(2024, 1, 1), "a"), (11, date(2024, 1, 1), "b")]
-        assert merging.rows() == [*kept, (20, date(2024, 1, 2), "A")]
-        written = merging([], rule, schema, slice_=slice_)
-        assert (written.changes, written.rows, written.violations) == ({"delete": 1}, 0, {})
-        assert merging.rows() == kept
-
-    def test_a_soft_delete_marks_them(self, merging: Merging) -> None:
-        """Once: what is marked has not vanished, which `test_every_rule_names_what_it_does_to_a_dictionary` asks."""
-        rule = MergeRule(("id",), deleted="gone", vanished="delete")
-        merging.seed_rows((1, 1, "a", False), (2, 1, "b", False))
-        assert merging([(1, 1, "a", False)], rule).changes == {"vanished": 1}
-        assert merging.rows() == [(1, 1, "a", False), (2, 1, "b", True)]
-
-
-def test_a_row_inserted_by_somebody_else_in_between_is_not_duplicated_and_a_newer_one_stays(
-    merging: Merging,
-) -> None:
-    """Another engine may commit between the comparison and the MERGE where no lock is possible (object stores)."""
-    merging.seed_rows((1, 1, "a", False))
-
-    def interfere(_: str) -> None:
-        # By an engine of its own: this one would notice that its own comparison is outdated, and make it again.
-        merging.seed_rows((2, 9, "newer", False), (3, 1, "older", False))
-
-    with at("before_commit", interfere):
-        merging([(2, 5, "ours", False), (3, 5, "ours", False)])
-    assert merging.rows() == [(1, 1, "a", False), (2, 9, "newer", False), (3, 5, "ours", False)]
+        assert written.changes == {"update": 1, "delete": 1, "insert": 1}
+        assert written.rows == 2
+        assert merging.rows() == [(10, first, "a"), (10, second, "new"), (11, first, "b"), (20, second, "A")]
 
 
 def test_who_opens_the_engine_meanwhile_leaves_the_stamp_of_a_merge(spark: SparkSession, engine: SparkEngine) -> None:
@@ -290,8 +271,24 @@ def _kind(row: Row, old: Row | None, rule: MergeRule) -> str:
     return "soft_delete" if row[3] and not old[3] else "update"
 
 
-def test_batches_do_what_they_do_to_a_dictionary(merging: Merging) -> None:
-    """Two hundred worlds in one table that has rows of each: every world's rows, and the counts of all."""
+ONE_MORE = WORLDS
+"""A world in which somebody else inserts rows after the comparison."""
+
+
+def test_batches_do_what_they_do_to_a_dictionary_and_a_row_that_somebody_else_inserted_meanwhile_is_not_there_twice(
+    merging: Merging,
+) -> None:
+    """Two hundred worlds in one table that has rows of each: every world's rows, and the counts of all.
+
+    Rows that vanished are marked, once: what is marked has not vanished. An empty batch has no rows.
+    Another engine may commit between the comparison and the MERGE where no lock is possible (object stores). Of what it has
+    inserted, a newer row stays.
+    """
+
+    def interfere(_: str) -> None:
+        # By an engine of its own: this one would notice that its own comparison is outdated, and make it again.
+        merging.seed_worlds([(ONE_MORE, 2, 9, "newer", False), (ONE_MORE, 3, 1, "older", False)])
+
     chance = random.Random(12)  # noqa: S311 - the same worlds in every run
     worlds = [Dictionary() for _ in range(WORLDS)]
     for world in worlds:
@@ -299,41 +296,49 @@ def test_batches_do_what_they_do_to_a_dictionary(merging: Merging) -> None:
     merging.seed_worlds((n, *row) for n, world in enumerate(worlds) for row in world.rows.values())
     batches = [drawn(chance) for _ in worlds]
     rows = [(world, *row) for world, batch in enumerate(batches) for row in batch]
-    written = merging(rows, WORLD_RULE, WORLD_SCHEMA)
-    counts = sum((w.merge(batch, WORLD_RULE) for w, batch in zip(worlds, batches, strict=True)), Counter[str]())
-    assert counts.keys() >= {"insert", "update", "soft_delete", "tombstone", "stale", "same"}
+    rows += [(ONE_MORE, 2, 5, "ours", False), (ONE_MORE, 3, 5, "ours", False)]
+    rule = replace(WORLD_RULE, vanished="delete")
+    with at("before_commit", interfere):
+        written = merging(rows, rule, WORLD_SCHEMA)
+    counts = sum((w.merge(batch, rule) for w, batch in zip(worlds, batches, strict=True)), Counter(insert=2))
+    assert counts.keys() >= {"insert", "update", "soft_delete", "tombstone", "stale", "same", "vanished"}
     assert written.changes == {kind: n for kind, n in counts.items() if n and kind != "same"}
     assert written.rows == len(rows)
-    assert merging.rows() == sorted(((n, *row) for n, w in enumerate(worlds) for row in w.rows.values()), key=repr)
+    after = [(n, *row) for n, world in enumerate(worlds) for row in world.rows.values()]
+    after += [(ONE_MORE, 2, 9, "newer", False), (ONE_MORE, 3, 5, "ours", False)]
+    assert merging.rows() == sorted(after, key=repr)
+    nothing = merging([], WORLD_RULE, WORLD_SCHEMA)
+    assert (nothing.skipped, nothing.rows, nothing.violations) == ("nothing changed", 0, {})
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"insert": False},
-        {"update": False},
-        {"vanished": "delete"},
-        {"vanished": "delete", "update": False},
-        {"ties": "replace"},
-    ],
-    ids=lambda options: " ".join(f"{k}={v}" for k, v in options.items()),
+RULES: tuple[dict[str, Any], ...] = (
+    {"insert": False},
+    {"update": False},
+    {"vanished": "delete"},
+    {"vanished": "delete", "update": False},
+    {"ties": "replace"},
 )
-def test_every_rule_names_what_it_does_to_a_dictionary(spark: SparkSession, options: dict[str, Any]) -> None:
-    """The same worlds without a table: what has to happen to each row by rules that few tables have."""
-    rule = MergeRule(("world", "id"), order="seq", deleted="gone", **options)
+
+
+def test_every_rule_names_what_it_does_to_a_dictionary(spark: SparkSession) -> None:
+    """The same worlds without a table: what has to happen to each row by rules that few tables have. One query for all."""
+    rules = [MergeRule(("world", "id"), order="seq", deleted="gone", **options) for options in RULES]
     chance = random.Random(13)  # noqa: S311 - the same worlds in every run
-    source, target, expected = [], [], Counter[str]()
+    source, target, expected = [], [], [Counter[str]() for _ in rules]
     for number in range(WORLDS):
         world, (before, batch) = Dictionary(), (drawn(chance), drawn(chance))
         world.merge(before, WORLD_RULE)
         target += [(number, *row) for row in world.rows.values()]
         told_otherwise = [(*row[:2], "other", row[3]) if row[0] == 2 else row for row in batch]
         source += [(number, *row) for row in told_otherwise]
-        expected += world.merge(told_otherwise, rule)
-    frames = (spark.createDataFrame(rows, WORLD_SCHEMA).coalesce(1) for rows in (source, target))
-    found = compared(*frames, rule).groupBy(CHANGE).count().collect()
-    assert ("contradiction" in expected) == (rule.update and rule.ties == "refuse")
-    assert {row[CHANGE]: row["count"] for row in found} == expected
+        for rule, counts in zip(rules, expected, strict=True):
+            counts += copy.deepcopy(world).merge(told_otherwise, rule)
+    frames = [spark.createDataFrame(rows, WORLD_SCHEMA).coalesce(1) for rows in (source, target)]
+    kinds_by_rule = [compared(*frames, rule).select(F.lit(n).alias("rule"), CHANGE) for n, rule in enumerate(rules)]
+    found = reduce(DataFrame.unionByName, kinds_by_rule).groupBy("rule", CHANGE).count().collect()
+    for n, (rule, counts) in enumerate(zip(rules, expected, strict=True)):
+        assert ("contradiction" in counts) == (rule.update and rule.ties == "refuse"), rule
+        assert {row[CHANGE]: row["count"] for row in found if row["rule"] == n} == counts, rule
 
 
 @pytest.mark.parametrize("type_", ["map<string,int>", "array<struct<m: map<string,int>>>", "variant"])
@@ -347,6 +352,7 @@ def test_a_column_that_nobody_can_compare_is_named(merging: Merging, type_: str)
 def test_a_stray_row_of_a_small_local_frame_is_named(merging: Merging) -> None:
     """The optimizer computes such a frame while it plans."""
     days = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-05")
+    merging.seed(id=[7], day=[date(2024, 1, 1)])
     frame = merging.spark.sql("SELECT * FROM VALUES (1L, DATE '2024-01-02') AS v(id, day)")
     with pytest.raises(RowsOutsideSlice) as caught:
         merge(
@@ -358,4 +364,4 @@ def test_a_stray_row_of_a_small_local_frame_is_named(merging: Merging) -> None:
             slice_=make_slice(["2024-01-01"], days, "day"),
         )
     assert caught.value.values == ["2024-01-02"]
-    assert merging.rows() == []
+    assert merging.version == 0, "nothing was written"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import dagster as dg
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, convert_to_deltalake
 from other_reader import rows_of
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructType
 from seeding import seed
 
 from de_resources.delta.slices import Box, Members, Slice, make_slice
@@ -39,6 +42,9 @@ def test_any_text_is_a_key(spark: SparkSession, table: MakeTable, stamp: MakeSta
     several = ["line\nbreak", "nul\0byte", LONG]
     slices = [[first], [key for key in several if key != first], ["😀" * 100]]
     keys = [key for each in slices for key in each]
+    if first != LONG:
+        (_, *slices), columns = slices, StructType().add("id", LongType()).add("k", StringType())
+        seed(target.uri, [{"id": 0, "k": first}], columns, partitioned_by=["k"])
     for each in slices:
         frame = spark.createDataFrame([(keys.index(key), key) for key in each], "id long, k string").coalesce(1)
         assert replace(spark, target, frame, stamp(slice_=each[0]), slice_=slice_of(*each)).rows == len(each)
@@ -69,14 +75,12 @@ def test_times_are_whole_microseconds_with_bounds_beside_files_of_an_older_form(
     spark: SparkSession, table: MakeTable, stamp: MakeStamp
 ) -> None:
     """A lake that the engine's default has written is read on, and gets the other form file by file."""
-    target, form = table(), "spark.sql.parquet.outputTimestampType"
+    target = table()
     first, last = datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
-    ours = spark.conf.get(form)
-    spark.conf.set(form, "INT96")
-    try:
-        append(spark, target, spark.createDataFrame([(first,)], "at timestamp").coalesce(1), stamp(), slice_=None)
-    finally:
-        spark.conf.set(form, str(ours))
+    there = pa.table({"at": pa.array([first], pa.timestamp("us", "UTC"))})
+    Path(target.uri).mkdir(parents=True)
+    pq.write_table(there, f"{target.uri}/older.parquet", use_deprecated_int96_timestamps=True)
+    convert_to_deltalake(target.uri)
     append(spark, target, spark.createDataFrame([(last,)], "at timestamp").coalesce(1), stamp(), slice_=None)
 
     files = [pq.ParquetFile(path) for path in DeltaTable(target.uri).file_uris()]
@@ -90,10 +94,17 @@ def test_times_are_whole_microseconds_with_bounds_beside_files_of_an_older_form(
 def test_an_origin_writes_one_slice_once_and_another_one_too(
     spark: SparkSession, table: MakeTable, stamp: MakeStamp
 ) -> None:
+    """The other one is there, with the commit that its append makes."""
     target = table(partitioned_by=("k",))
-    for key in ("a", "b", "a"):
-        frame = spark.createDataFrame([(1, key)], "id long, k string")
-        written = append(spark, target, frame, stamp(run="one", slice_=key), slice_=slice_of(key))
-    assert written.skipped
-    assert "version 1" in written.skipped
+    columns = StructType().add("id", LongType()).add("k", StringType())
+    seed(target.uri, [{"id": 1, "k": "a"}], columns, partitioned_by=["k"], stamp=stamp(run="one", slice_="a"))
+    written = []
+    for key in ("b", "b", "a"):
+        frame = spark.createDataFrame([(1, key)], columns)
+        written.append(append(spark, target, frame, stamp(run="one", slice_=key), slice_=slice_of(key)))
+    assert written[0].version == 1
+    assert [each.skipped and each.skipped.partition(";")[0] for each in written] == [
+        None,
+        *(f"this run had already committed the slice as version {version}" for version in (1, 0)),
+    ]
     assert rows_of(target.uri) == [(1, "a"), (1, "b")]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from de_resources.delta.log import TableLog
@@ -20,14 +21,29 @@ pytestmark = pytest.mark.pattern("compactor")
 EVERYTHING = Sample((), ((),))
 
 
-def test_versions_with_other_rows_are_told_apart_and_named(spark: SparkSession, table: Callable[..., Table]) -> None:
+def test_versions_with_other_rows_are_told_apart_and_named(
+    spark: SparkSession, table: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = table()
+    digest = reference_query._digest
+    asked: list[int] = []
+    known: dict[int, tuple[int, Decimal | None]] = {}
+
+    def once(session: SparkSession, of: Table, sample: Sample, version: int) -> tuple[int, Decimal | None]:
+        """A version stays what it is: the engine is asked once."""
+        asked.append(version)
+        if version not in known:
+            known[version] = digest(session, of, sample, version)
+        return known[version]
+
+    monkeypatch.setattr(reference_query, "_digest", once)
     for values in (["a", "b"], ["c"]):
         write_deltalake(rows.uri, pa.table({"text": values}), mode="append")
     # By another engine, which makes the same two commits of it; the platform's own compaction: test_maintenance.py.
     DeltaTable(rows.uri).update(predicate="text = 'c'", updates={"text": "'d'"})
     assert DeltaTable(rows.uri).optimize.compact()["numFilesRemoved"] == 2
-    assert compare(spark, rows, EVERYTHING, 2, 3, 1).runs == 1, "only files were rewritten"
+    assert compare(spark, rows, EVERYTHING, 2, 3, 2).runs == 2, "only files were rewritten"
+    assert asked == [2, 3, 2, 3]
     for before, after in ((0, 1), (1, 2)):
         with pytest.raises(ContentChanged, match=f"version {after} than in version {before}.*restore version {before}"):
             compare(spark, rows, EVERYTHING, before, after, 1)
@@ -55,14 +71,19 @@ def test_maintenance_measures_the_sample_and_nothing_where_there_is_none(
     stamp: Callable[..., CommitInfo],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read: list[Sample] = []
-    digest = reference_query._digest
+    """Which versions are compared, and by what; the engine's own compaction, with its query: test_maintenance.py."""
+    read: list[tuple[Sample, int]] = []
 
-    def counted(session: SparkSession, of: Table, sample: Sample, version: int) -> object:
-        read.append(sample)
-        return digest(session, of, sample, version)
+    def counted(_: SparkSession, __: Table, sample: Sample, version: int) -> tuple[int, None]:
+        read.append((sample, version))
+        return 1, None
+
+    def compacted(_: SparkSession, of: Table, stamp: CommitInfo) -> None:
+        mark = CommitProperties(custom_metadata={"userMetadata": stamp.text()})
+        DeltaTable(of.uri).optimize.compact(commit_properties=mark)
 
     monkeypatch.setattr(reference_query, "_digest", counted)
+    monkeypatch.setattr("de_resources.delta.maintenance.compaction._optimize", compacted)
     rows = table()
 
     def maintained(sample: Sample | None) -> reference_query.Comparison | None:
@@ -78,7 +99,9 @@ def test_maintenance_measures_the_sample_and_nothing_where_there_is_none(
     assert read == []
     measured = maintained(EVERYTHING)
     assert measured is not None
-    assert (measured.runs, read) == (1, [EVERYTHING, EVERYTHING]), "both versions, of the sample that was chosen"
+    assert measured.runs == 1
+    # Two appends and a compaction, and two appends again, before the one that is measured.
+    assert read == [(EVERYTHING, 4), (EVERYTHING, 5)], "both versions, of the sample that was chosen"
 
 
 def test_a_large_table_without_partitions_is_not_measured(lake: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -47,8 +48,8 @@ class Accounts:
         return forget(self.spark, self.table, FORGETTING, self.stamp(), now=now)
 
     def rows(self) -> list[tuple[int, datetime, bool]]:
-        found = self.table.read(self.spark).selectExpr("id", "unix_seconds(at) AS at", "gone").collect()
-        return sorted((row["id"], datetime.fromtimestamp(row["at"], UTC), row["gone"]) for row in found)
+        found = DeltaTable(self.table.uri).to_pyarrow_table().to_pylist()
+        return sorted((row["id"], row["at"], row["gone"]) for row in found)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,14 +12,13 @@ import pandera.pyspark as pa
 import pyarrow as arrow
 import pyspark.sql.types as T
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
+from seeding import named, seed
 
 from de_resources.contract import Contract
 from de_resources.delta.log import TableLog
 from de_resources.delta.table import CommitInfo, Table
-from de_resources.delta.write.merge import MergeRule, merge
-from de_resources.delta.write.overwrite import append, replace
 from de_resources.tracing.condition import RowCondition, condition_of
 from de_resources.tracing.makers import OUTSIDE, Maker, Makers, runs
 from de_resources.tracing.matching import matching
@@ -79,9 +78,11 @@ def visitors(lake: Path) -> Table:
     return tables_in(lake)[1]
 
 
-def frame(spark: SparkSession, rows: list[tuple[object, ...]], table: Table) -> DataFrame:
+def there(table: Table, rows: Sequence[tuple[object, ...]], run: str) -> None:
+    """What a run has written, made without the engine."""
     assert table.contract is not None
-    return spark.createDataFrame(rows, table.contract.struct_type()).coalesce(1)
+    columns = table.contract.struct_type()
+    seed(table.uri, named(rows, columns), columns, stamp=stamp(table, run))
 
 
 def finder(*sources: TracedSource) -> Callable[[str], TracedSource]:
@@ -101,13 +102,13 @@ WINDOW = {"silver/clicks": "s.who <=> o.who AND s.at BETWEEN o.first AND o.last"
 
 
 @pytest.fixture(scope="module")
-def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, TracedSource]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, TracedSource]:
     """Written once: who traces changes nothing. Two runs of clicks, one of visitors."""
     clicks, visitors = tables_in(tmp_path_factory.mktemp("traced"))
     half = len(CLICKS) // 2
-    append(spark, clicks, frame(spark, CLICKS[:half], clicks), stamp(clicks, "run-1"), slice_=None)
-    append(spark, clicks, frame(spark, CLICKS[half:], clicks), stamp(clicks, "run-2"), slice_=None)
-    replace(spark, visitors, frame(spark, [*VISITORS], visitors), stamp(visitors, "run-3"), slice_=None)
+    there(clicks, CLICKS[:half], "run-1")
+    there(clicks, CLICKS[half:], "run-2")
+    there(visitors, VISITORS, "run-3")
     same = {"id": {"bronze/lines": "id"}, "at": {"bronze/lines": "at"}}
     return {
         "silver/clicks": TracedSource("silver/clicks", clicks, ("bronze/lines",), same),
@@ -146,7 +147,8 @@ def test_rows_that_were_compacted_still_name_the_runs_that_wrote_them(
     spark: SparkSession, written: Mapping[str, TracedSource], clicks: Table
 ) -> None:
     source = copy_of_clicks(written, clicks)
-    spark.sql(f"OPTIMIZE {clicks.sql}")
+    # By another engine, whose commit has no stamp either, as one by hand has none.
+    DeltaTable(clicks.uri).optimize.compact()
     log = clicks.log()
     assert log is not None
     assert log.files().num_rows == 1
@@ -159,8 +161,11 @@ def test_a_merge_names_the_run_of_the_file_as_it_is_now(
     spark: SparkSession, written: Mapping[str, TracedSource], clicks: Table
 ) -> None:
     source = copy_of_clicks(written, clicks)
-    changed: list[tuple[object, ...]] = [(1, "eve", 10)]
-    merge(spark, clicks, frame(spark, changed, clicks), stamp(clicks, "two"), rule=MergeRule(key=("id",)), slice_=None)
+    # By another engine: a merge of either takes the file away and adds one with all of its rows.
+    mark = CommitProperties(custom_metadata={"userMetadata": stamp(clicks, "two").text()})
+    changed = arrow.table({"id": [1], "who": ["eve"], "at": [10]})
+    merged = DeltaTable(clicks.uri).merge(changed, "s.id = t.id", "s", "t", commit_properties=mark)
+    assert merged.when_matched_update_all().execute()["num_target_rows_copied"] == 2
     for id_, run in (("1", "two"), ("4", "run-2")):
         found = trace(spark, finder(source), source.name, {"id": id_})
         assert [runs(row.makers) for row in found.rows] == [(run,)]
