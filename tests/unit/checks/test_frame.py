@@ -139,7 +139,6 @@ def _key_of(row: tuple[Any, ...]) -> str:
     return json.dumps(said, separators=(",", ":"))
 
 
-@pytest.mark.usefixtures("one_shuffle_partition")
 def test_a_null_has_its_place_in_a_key(spark: SparkSession) -> None:
     """The engine's hash passes over nulls; and text that follows text is not one text."""
     rows = spark.createDataFrame(
