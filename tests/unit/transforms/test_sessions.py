@@ -39,7 +39,7 @@ GAPS = (30, 60, 120)
 LOG = Path(__file__).parents[4] / "shared" / "data" / "blog_access.log"
 COMBINED = re.compile(r'(\S+) \S+ \S+ \[([^]]+)\] "\S+ (\S+)[^"]*" \d+ \S+ "[^"]*" "([^"]*)"')
 SLOW = settings(
-    max_examples=2,
+    max_examples=4,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -139,7 +139,7 @@ def cut_and_run(spark: SparkSession, data: st.DataObject) -> None:
     assert set().union(*tables.closed.values(), tables.pending[WINDOWS - 1]) == in_one_go
 
 
-@SLOW
+@settings(SLOW, max_examples=2)
 @given(data=st.data())
 def test_any_cuts_and_any_order_of_runs_give_the_sessions_of_one_go(spark: SparkSession, data: st.DataObject) -> None:
     cut_and_run(spark, data)
