@@ -57,9 +57,9 @@ def visits_reduced(
     visits = topic_stream(session, broker, VISITS, at_most=AT_MOST)
     output = TopicOutput(broker.client_config(), VISITS_REDUCED, "visits_reduced")
     checkpoint = f"{lake.table(context.asset_key).uri}/{CHECKPOINT}"
-    promised = understood(read_as(visits.records, VISITS_TOPIC))
+    reduced = understood(read_as(visits.records, VISITS_TOPIC))
     by = WriteContext.of(context, Contract.of(VisitsReduced).name, __version__)
-    done = write_available_now(session, as_records(promised), output, checkpoint, visits.source, by)
+    done = write_available_now(session, as_records(reduced), output, checkpoint, visits.source, by)
     return dg.MaterializeResult(
         metadata={
             "topic": VISITS_REDUCED,
@@ -70,15 +70,19 @@ def visits_reduced(
             "stream/to": done.end or "",
             **done.times,
             "partitions_skipped": dg.MetadataValue.json(list(done.skipped)),
-            **lineage_of_output(context, promised),
+            **lineage_of_output(context, reduced),
         }
     )
 
 
 def understood(records: DataFrame) -> DataFrame:
     """Of the broker records that could be understood, the columns that are promised."""
-    parsed = parse_visits(records.select("value"), "value").where(F.col(ERROR).isNull())
-    return parsed.select(*Contract.of(VisitsReduced).column_names)
+    return promised(parse_visits(records.select("value"), "value"))
+
+
+def promised(parsed: DataFrame) -> DataFrame:
+    """Of parsed records, those that were understood, in the columns that are promised."""
+    return parsed.where(F.col(ERROR).isNull()).select(*Contract.of(VisitsReduced).column_names)
 
 
 def as_records(visits: DataFrame) -> DataFrame:

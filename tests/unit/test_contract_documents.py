@@ -223,7 +223,7 @@ def expected(type_: T.DataType) -> Any:
     return type_.simpleString()
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(contracts())
 @example(Contract("silver.bare", "", "", (), ()))
 @example(Contract("silver.long", "very long " * 5_000, "", (), ()))

@@ -96,6 +96,7 @@ def test_all_violations_and_the_keys_that_come_twice_are_told_together(spark: Sp
     assert not judged.passed
 
 
+@pytest.mark.usefixtures("one_shuffle_partition")
 def test_a_good_frame_passes_and_so_does_an_empty_one(spark: SparkSession) -> None:
     good = judge(frame_of(spark, [("a", 1, 5, 5), ("b", 1, 5, 5), ("a", 2, 5, 5)]), CONTRACT)
     assert (good.passed, good.counted.rows, good.repeated) == (True, 3, Repeated())
@@ -113,6 +114,7 @@ def test_a_key_that_comes_six_hundred_times_is_one_key(spark: SparkSession) -> N
     assert (judged.repeated, judged.example()) == (Repeated(1, 600), '{"shop":"a","number":1}')
 
 
+@pytest.mark.usefixtures("one_shuffle_partition")
 def test_the_rules_of_a_second_mask_are_told_as_well(spark: SparkSession) -> None:
     judged = judge(spark.range(1, 67).toDF("n"), Contract.of(Picky))
     assert judged.counted.violations == {f"above_{limit}": min(limit, 66) for limit in range(70)}
@@ -148,6 +150,7 @@ def test_a_null_has_its_place_in_a_key(spark: SparkSession) -> None:
     assert (twice.repeated, twice.example()) == (Repeated(1, 2), '{"y":"a"}')
 
 
+@pytest.mark.usefixtures("one_shuffle_partition")
 @pytest.mark.parametrize("key", ["amount", "nested", "name"])
 def test_a_key_that_only_the_engine_can_compare_is_left_to_it(spark: SparkSession, key: str) -> None:
     """Zero is zero, what is no number is one value, and a collation has its own idea of what is the same."""
@@ -160,6 +163,7 @@ def test_a_key_that_only_the_engine_can_compare_is_left_to_it(spark: SparkSessio
     assert judged.example() == judged.repeated.example != ""
 
 
+@pytest.mark.usefixtures("one_shuffle_partition")
 def test_instants_of_one_millisecond_are_two_keys(spark: SparkSession) -> None:
     noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
     close = [(noon.replace(microsecond=1),), (noon.replace(microsecond=2),)]
@@ -171,11 +175,13 @@ def test_instants_of_one_millisecond_are_two_keys(spark: SparkSession) -> None:
     assert ".00000" in twice.example, "the example says which of them"
 
 
+@pytest.mark.usefixtures("one_shuffle_partition")
 def test_a_key_that_the_engine_cannot_group_by_is_compared_as_text(spark: SparkSession) -> None:
     rows = spark.sql("SELECT parse_json(j) AS k FROM VALUES ('{\"a\": 1}'), ('{\"a\":1}'), ('2') AS t(j)")
     assert repeated_by_key(rows, None, ["k"])[None].rows == 2
 
 
+@pytest.mark.usefixtures("one_shuffle_partition")
 def test_a_contract_without_a_key_is_counted_all_the_same(spark: SparkSession) -> None:
     judged = judge(spark.createDataFrame([(None,), (1,), (1,)], "a LONG"), Contract.of(Keyless))
     assert (judged.counted.rows, judged.counted.total, judged.repeated) == (3, 1, Repeated())

@@ -160,7 +160,8 @@ class Listener(BaseHTTPRequestHandler):
 def listening(answers: int = 200, only_for: str = "") -> Iterator[tuple[str, list[dict[str, Any]]]]:
     handler = type("_Listener", (Listener,), {"taken": [], "answers": answers, "only_for": only_for})
     server = HTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    # It looks as often whether it is to end: by default twice a second, and each of these ends once.
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", handler.taken  # type: ignore[attr-defined]

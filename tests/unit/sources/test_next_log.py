@@ -177,7 +177,7 @@ def _oracle(files: Sequence[Sequence[Given]]) -> dict[int, Counter[str]]:
 _GIVEN = st.builds(Given, st.none() | st.integers(0, 7), st.sampled_from("abc"))
 
 
-@configured(max_examples=150, deadline=None)
+@configured(max_examples=80, deadline=None)
 @given(st.lists(st.lists(_GIVEN, max_size=8), min_size=1, max_size=4))
 def test_files_of_one_call_land_the_larger_number_of_copies(files: list[list[Given]]) -> None:
     if not any(line.hour is not None for file in files for line in file):

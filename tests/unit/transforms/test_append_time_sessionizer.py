@@ -100,8 +100,8 @@ class Table:
         taken = [e.row for e in all_events if (since is None or e.at >= since) and e.at < until]
         known = [] if since is None else [r for r in self.rows.values() if _open(r, since)]
         found = continued_sessions(
-            self.spark.createDataFrame(taken, EVENTS),
-            self.spark.createDataFrame([tuple(r[c] for c in KNOWN_COLUMNS) for r in known], KNOWN),
+            self.spark.createDataFrame(taken, EVENTS).coalesce(1),
+            self.spark.createDataFrame([tuple(r[c] for c in KNOWN_COLUMNS) for r in known], KNOWN).coalesce(1),
             until,
             GAP,
         )

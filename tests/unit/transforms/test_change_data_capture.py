@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -17,7 +18,7 @@ from de_assets.transforms.idempotency.slowly_changing_dimension import versions
 from de_resources.capture.envelope import TransactionOrigin, records, snapshot_record, truncation
 from de_resources.capture.pgoutput import Relation, RowChange
 
-pytestmark = pytest.mark.pattern("change_data_capture")
+pytestmark = [pytest.mark.pattern("change_data_capture"), pytest.mark.usefixtures("one_shuffle_partition")]
 
 TABLE = Relation(7, "public.users", (("id", 25), ("login", 25), ("email", 25), ("country", 25), ("updated_at", 1184)))
 COMMITTED = datetime(2026, 1, 5, 10, tzinfo=UTC)
@@ -46,10 +47,15 @@ def produced(*changes: tuple[str, dict[str, str] | None, dict[str, str] | None, 
     ]
 
 
-def understood(spark: SparkSession, values: list[bytes | None]) -> list[Row]:
+def read(spark: SparkSession, values: Iterable[bytes | None]) -> DataFrame:
+    """The changes that these records are, in one part as the shuffles of these tests: nothing has to be moved."""
     rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(values)]
     schema = "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP"
-    return understood_or_explained(spark.createDataFrame(rows, schema)).orderBy("topic_offset").collect()
+    return understood_or_explained(spark.createDataFrame(rows, schema).coalesce(1))
+
+
+def understood(spark: SparkSession, values: list[bytes | None]) -> list[Row]:
+    return read(spark, values).orderBy("topic_offset").collect()
 
 
 def test_the_kinds_of_change_and_their_times(spark: SparkSession) -> None:
@@ -137,15 +143,15 @@ def test_versions_follow_from_the_set_of_changes_whatever_their_order(spark: Spa
         )
 
     orders = (moved(0), moved(1)[::-1], moved(2) + moved(2)[:3])
-    rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(chain(*orders))]
-    frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
-    found = versions_of(understood_or_explained(frame))
+    found = versions_of(read(spark, chain(*orders)))
     expected = {row for n in range(3) for row in ((f"u{n}", "a", 1, 2), (f"u{n}", "b", 2, 3), (f"v{n}", "b", 3, 4))}
     assert {(r.user_id, r.login, r.valid_from.day, r.valid_to.day) for r in found} == expected
     assert len(found) == len(expected)
 
 
 def versions_of(changes: DataFrame) -> list[Row]:
+    """As silver computes them: of changes that bronze has understood and kept."""
+    changes = changes.localCheckpoint()
     ordered = in_log_order(with_truncations(changes, "user_id"), "user_id", "changed_at")
     deleted = F.col("operation") == "d"
     return versions(ordered, "user_id", ["login"], "changed_at", deleted, ("commit_lsn", "sequence")).collect()
@@ -168,9 +174,8 @@ def test_a_truncation_ends_every_row_that_was_there_and_none_that_came_later(spa
     )
     values = [*before, *emptied(5), later]
     for order in (values * 2, values[::-1]):
-        rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(order)]
-        frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
-        found = sorted((r.user_id, r.login, r.valid_to) for r in versions_of(understood_or_explained(frame)))
+        frame = read(spark, order)
+        found = sorted((r.user_id, r.login, r.valid_to) for r in versions_of(frame))
         naive = COMMITTED.replace(tzinfo=None)
         assert found == [("u1", "a", naive), ("u1", "c", None), ("u2", "b", naive)]
 
@@ -181,9 +186,8 @@ def test_a_second_snapshot_ends_what_it_does_not_have_and_leaves_what_is_unchang
     stays, changes, goes = user("a", 1), user("b", 1, "u2"), user("c", 1, "u3")
     changed, new = user("b2", 2, "u2"), user("d", 4, "u4")
     values = [*emptied(1, snapshot=(stays, changes, goes)), *emptied(7, snapshot=(stays, changed, new), at=NEXT_DAY)]
-    rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(values)]
-    frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
-    found = sorted((r.user_id, r.login, r.valid_to) for r in versions_of(understood_or_explained(frame)))
+    frame = read(spark, values)
+    found = sorted((r.user_id, r.login, r.valid_to) for r in versions_of(frame))
     then = NEXT_DAY.replace(tzinfo=None)
     assert found == [
         ("u1", "a", None), ("u2", "b", then), ("u2", "b2", None), ("u3", "c", then), ("u4", "d", None),
@@ -211,9 +215,8 @@ def test_the_log_and_not_the_clock_says_what_came_last(spark: SparkSession) -> N
         [("I", None, one(2, "a", 1), None), ("D", one(2, "a", 1), None, None), ("I", None, one(2, "b", 2), None)],
         [("I", None, one(3, "a", 3), None), ("U", one(3, "a", 3), one(3, "b", 2), None)],
     ]
-    rows = [(value, 0, offset, APPENDED) for offset, value in enumerate(produced(*chain(*histories)))]
-    frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
-    current = {row.user_id: row.login for row in versions_of(understood_or_explained(frame)) if row.is_current}
+    frame = read(spark, produced(*chain(*histories)))
+    current = {row.user_id: row.login for row in versions_of(frame) if row.is_current}
     assert current == {"u0": "b", "u1": "c", "u2": "b", "u3": "b"}
 
 
@@ -241,7 +244,7 @@ def test_a_time_after_the_commit_is_not_believed_and_moves_no_later_change(spark
         if user == "u1" or hour == 16
     ]
     schema = "user_id STRING, commit_lsn LONG, sequence INT, commit_time TIMESTAMP, changed_at TIMESTAMP"
-    found = in_log_order(spark.createDataFrame(rows, schema), "user_id", "changed_at").collect()
+    found = in_log_order(spark.createDataFrame(rows, schema).coalesce(1), "user_id", "changed_at").collect()
     expected = {("u1", hour): true for hour, (_, true) in SAID_AND_TRUE.items()} | {("u2", 16): COMMITS[16]}
     assert {(row.user_id, row.commit_lsn): row.changed_at for row in found} == expected
 
@@ -254,12 +257,12 @@ def test_a_change_of_the_year_2099_begins_and_ends_when_it_was_committed(spark: 
         ("D", user("b", 2), None, "2099-01-02T00:00:00+00:00"),
         ("I", None, user("c", 3), None),
     ]
-    rows = [
-        (without(value, "source", "commit_time", value=str(COMMITTED + timedelta(days=place))), 0, place, APPENDED)
+    values = [
+        without(value, "source", "commit_time", value=str(COMMITTED + timedelta(days=place)))
         for place, value in enumerate(value for value in produced(*changes) if value is not None)
     ]
-    frame = spark.createDataFrame(rows, "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP")
-    found = sorted((row.login, row.valid_from, row.valid_to) for row in versions_of(understood_or_explained(frame)))
+    frame = read(spark, values)
+    found = sorted((row.login, row.valid_from, row.valid_to) for row in versions_of(frame))
     naive = COMMITTED.replace(tzinfo=None)
     second, third = naive + timedelta(days=1), naive + timedelta(days=2)
     assert found == [("a", datetime(2024, 1, 1), second), ("b", second, third), ("c", third, None)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from de_assets.transforms.data_value.dynamic_joiner import StreamSide, TimeBound, join_streams
 from de_resources.delta.table import CommitInfo, Table, Written
-from de_resources.delta.write.stream import run_available_now
+from de_resources.delta.write.stream import run_available_now, state_size
 
 pytestmark = pytest.mark.pattern("dynamic_joiner")
 
@@ -48,6 +48,10 @@ def at(second: float) -> datetime:
     return START + timedelta(seconds=second)
 
 
+Pairs = Counter[tuple[str, str | None]]
+"""Visits with an ad, or without."""
+
+
 @dataclass
 class Streams:
     """Two folders, of which a micro-batch takes the next file each, and the table into which their join is drained."""
@@ -70,18 +74,34 @@ class Streams:
     def read(self, name: str, schema: str) -> DataFrame:
         return self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(self.root / name))
 
-    def drain(self) -> Written:
+    def joined(self) -> DataFrame:
         left = StreamSide(self.read("visits", VISITS), "viewed", "visit", "taken")
         right = StreamSide(self.read("ads", ADS), "shown", "ad", "ad_taken")
-        joined = join_streams(left, right, ("page", "ad_page"), BOUND)
+        return join_streams(left, right, ("page", "ad_page"), BOUND)
+
+    def drain(self) -> Written:
+        """Into a table, as the platform does it."""
         run = uuid4().hex
         stamp = CommitInfo("silver.joined", "joined", "all", run, run, run)
-        return run_available_now(self.spark, Table("silver.joined", str(self.root / "joined")), joined, stamp)
+        return run_available_now(self.spark, Table("silver.joined", str(self.root / "joined")), self.joined(), stamp)
 
-    def rows(self) -> Counter[tuple[str, str | None]]:
-        found = DeltaTable(str(self.root / "joined")).to_pyarrow_table().to_pylist()
-        assert all(row["text"] == f"text of {row['visit']}" for row in found)
-        return Counter((row["visit"], row["ad"]) for row in found)
+    def rows(self) -> Pairs:
+        return pairs(DeltaTable(str(self.root / "joined")).to_pyarrow_table().to_pylist())
+
+    def watch(self) -> tuple[Pairs, Mapping[str, object]]:
+        """What comes out, and what is told of the state, without a table: a commit for each micro-batch is most of its time."""
+        name = f"joined_{uuid4().hex}"
+        to_memory = self.joined().writeStream.format("memory").queryName(name)
+        to_memory = to_memory.option("checkpointLocation", str(self.root / name))
+        query = to_memory.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return pairs(row.asDict() for row in self.spark.table(name).collect()), state_size(query.recentProgress)
+
+
+def pairs(found: Iterable[Mapping[str, Any]]) -> Pairs:
+    rows = list(found)
+    assert all(row["text"] == f"text of {row['visit']}" for row in rows)
+    return Counter((row["visit"], row["ad"]) for row in rows)
 
 
 @pytest.fixture
@@ -89,11 +109,11 @@ def streams(spark: SparkSession, lake: Path, one_shuffle_partition: None) -> Str
     return Streams(spark, lake)
 
 
-def truth(visits: Sequence[Record], ads: Sequence[Record]) -> Counter[tuple[str, str | None]]:
+def truth(visits: Sequence[Record], ads: Sequence[Record]) -> Pairs:
     """Every visit that has a name and a time against every ad, each once; how they came is not looked at."""
     known = {v.id: v for v in visits if v.id and v.second is not None}
     shown = {a.id: a for a in ads if a.id and a.second is not None}
-    found: Counter[tuple[str, str | None]] = Counter()
+    found: Pairs = Counter()
     for name, visit in known.items():
         matches = [
             ad.id
@@ -160,7 +180,7 @@ def test_the_state_does_not_grow_and_what_is_too_late_or_of_tomorrow_is_counted_
             visits.append(Record("three hours ago", "p0", base - 3 * 3600, taken=base))
             ads.append(Record("of tomorrow", "p0", base + 86_400, taken=base))
         streams.come(visits, ads)
-    told = streams.drain().details
+    found, told = streams.watch()
     # What the last step brought, twice: until nothing can match it any more, and until it cannot come again.
     assert (told["stream/state_rows"], told["stream/rows_too_late"]) == (2 * (20 + 10), 1)
     assert 0 < int(told["stream/state_bytes"]) < 100_000  # type: ignore[call-overload]
@@ -168,7 +188,7 @@ def test_the_state_does_not_grow_and_what_is_too_late_or_of_tomorrow_is_counted_
     assert told["stream/watermark"] == f"{at(last * 4000 + 19 - 1800):%Y-%m-%dT%H:%M:%S}.000Z"
     waiting = {f"{last}.{n}" for n in range(20) if n % 2 == 0}
     expected = {(f"{s}.{n}", f"{s}.{n}" if n % 2 else None) for s in range(last + 1) for n in range(20)}
-    assert set(streams.rows()) == {pair for pair in expected if pair[0] not in waiting}
+    assert set(found) == {pair for pair in expected if pair[0] not in waiting}
 
 
 @pytest.mark.parametrize("empty", ["ads", "visits"])
@@ -178,7 +198,7 @@ def test_a_side_that_never_had_a_record_holds_the_other_one_up_no_longer_than_an
     """Not one record, whatever comes on the other side: visits come out alone, ads alone do not, and none is kept for ever."""
     came = [Record("a", "p", 0), Record("b", "q", 60), Record("a", "p", 0), Record("end", "p", 10 * 3600)]
     streams.come(*((came, []) if empty == "ads" else ([], came)))
-    told = streams.drain().details
-    assert streams.rows() == (Counter({("a", None): 1, ("b", None): 1}) if empty == "ads" else Counter())
+    found, told = streams.watch()
+    assert found == (Counter({("a", None): 1, ("b", None): 1}) if empty == "ads" else Counter())
     # The last one, and its name: what came before can neither be matched nor come again.
     assert (told["stream/state_rows"], told["stream/rows_too_late"]) == (2, 0)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pandera.pyspark import DataFrameModel
 from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +65,7 @@ from de_assets.gold.visits_cube_weekly import visits_cube_weekly
 from de_assets.serving.daily_traffic import ALL, ALL_BUT_COUNTRY, of_both
 from de_assets.serving.page_counts import counted
 from de_assets.serving.visits_export import exported
-from de_assets.serving.visits_reduced import understood
+from de_assets.serving.visits_reduced import promised
 from de_assets.serving.weekly_visits import weekly_visits
 from de_assets.silver import visits_live as live
 from de_assets.silver.users import versions_of
@@ -83,6 +84,7 @@ from de_resources.capture.envelope import TransactionOrigin, records, truncation
 from de_resources.capture.pgoutput import Relation, RowChange
 from de_resources.contract import Contract
 from de_resources.delta.slices import OffsetRange
+from de_resources.delta.write.stream import only_meanwhile
 from de_resources.replication.allow_list import allowed
 
 pytestmark = pytest.mark.pattern("dead_letter")
@@ -180,14 +182,22 @@ def _showings(seed: int) -> Iterator[tuple[bytes, int, int, datetime]]:
 def _paired(folder: Path, visits: DataFrame, ads: DataFrame) -> DataFrame:
     """What a stream over both has told when it has read them."""
     session = visits.sparkSession
-    for name, rows in (("visits", visits.where(live.RULE.understood)), ("ads", ads.where("error IS NULL"))):
-        rows.write.format("delta").save(str(folder / name))
-    came = (session.readStream.format("delta").load(str(folder / name)) for name in ("visits", "ads"))
+    came = (
+        _streamed(folder / name, rows)
+        for name, rows in (("visits", visits.where(live.RULE.understood)), ("ads", ads.where("error IS NULL")))
+    )
     written = with_ads(*came).writeStream.format("memory").queryName("hostile_pairs")
     written.trigger(availableNow=True).option(
         "checkpointLocation", str(folder / "checkpoint")
     ).start().awaitTermination()
     return session.table("hostile_pairs")
+
+
+def _streamed(folder: Path, rows: DataFrame) -> DataFrame:
+    """The rows as a stream of one file, which costs a tenth of a table."""
+    folder.mkdir()
+    pq.write_table(rows.toArrow(), folder / "rows.parquet")
+    return rows.sparkSession.readStream.schema(rows.schema).parquet(str(folder))
 
 
 def _closed(visits: DataFrame) -> DataFrame:
@@ -209,7 +219,7 @@ def _live(stream: DataFrame) -> dict[type[DataFrameModel], DataFrame]:
     assert extent is not None
     offsets = OffsetRange.of(live.STREAM.source, live.STREAM.position, extent.positions, {})
     judged = judge(stream, extent, state, live.RULE)
-    rows = judged.records.persist()
+    rows = _kept(judged.records)
     valid = rows.where(" AND ".join(f"({condition})" for condition in live.RULE.conditions.values()))
     return {
         VisitsLive: live.in_event_hour(valid),
@@ -219,33 +229,46 @@ def _live(stream: DataFrame) -> dict[type[DataFrameModel], DataFrame]:
     }
 
 
+def _kept(frame: DataFrame) -> DataFrame:
+    """Computed once, and of one partition: nothing that is made of it plans it again, or has to move its rows."""
+    return frame.coalesce(1).localCheckpoint()
+
+
 @pytest.fixture(scope="module")
 def lines(spark: SparkSession) -> DataFrame:
     schema = "payload BINARY, source_file STRING, landing_hour TIMESTAMP"
-    return spark.createDataFrame(list(_records(7)), schema).coalesce(2)
+    return _kept(spark.createDataFrame(list(_records(7)), schema))
 
 
 @pytest.fixture(scope="module")
 def parsed(lines: DataFrame) -> DataFrame:
     """As a run of an hour keeps them: of what was understood the text is the payload."""
-    return parsed_lines(lines, None).persist()
+    return _kept(parsed_lines(lines, None))
+
+
+Datasets = dict[type[DataFrameModel], DataFrame]
 
 
 @pytest.fixture(scope="module")
 def datasets(
     lines: DataFrame, parsed: DataFrame, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> dict[type[DataFrameModel], DataFrame]:
-    """Every dataset that the landed records become a part of."""
+) -> Iterator[Datasets]:
+    """Every dataset that the landed records become a part of; their rows are moved into one part, of which they are."""
+    with only_meanwhile(spark, {"spark.sql.shuffle.partitions": "1"}):
+        yield _datasets(lines, parsed, tmp_path_factory.mktemp("pairs"))
+
+
+def _datasets(lines: DataFrame, parsed: DataFrame, folder: Path) -> Datasets:
+    spark = lines.sparkSession
     bronze = understood_lines(parsed)
-    numbered = numbered_visits(bronze)
+    numbered = _kept(numbered_visits(bronze))
     late = late_visits(numbered)
-    valid = in_event_hour(
-        numbered.where(" AND ".join(f"({condition})" for condition in CONDITIONS.values())).drop(COPY)
-    )
+    first = numbered.where(" AND ".join(f"({condition})" for condition in CONDITIONS.values())).drop(COPY)
+    valid = _kept(in_event_hour(first))
     users, devices, before, pending = (
         spark.createDataFrame([], Contract.of(m).struct_type()) for m in (Users, Devices, UserActivity, SessionsPending)
     )
-    rich = enriched(with_late(valid, late, []).frame, users, devices).persist()
+    rich = _kept(enriched(with_late(valid, late, []).frame, users, devices))
     two_days = SessionWindows(HOUR.replace(hour=0), timedelta(days=1), 2)
     columns = ["visit_id", "user_id", "referral", "event_time"]
     days = [HOUR.date(), HOUR.date() + timedelta(days=1)]
@@ -253,31 +276,30 @@ def datasets(
         valid.select(*columns), late.select(*columns, "landing_hour"), event_time="event_time", landing_time="landing_hour",
         days=days, window_days=15,
     )  # fmt: skip
-    cube, served = visits_cube_daily(rich).persist(), of_both(visits_cube_daily(rich))
+    cube, sketches = _kept(visits_cube_daily(rich)), _kept(visitor_sketches_daily(rich))
+    served = of_both(cube)
     hours = tuple(HOUR + timedelta(hours=n) for n in range(3))
     reported = [DayInputs(day, tuple(hour for hour in hours if hour.date() == day), ()) for day in days]
-    some = lines.limit(300)  # parsed once more for each of two datasets
+    some = lines.limit(300)  # parsed once more, as records of a stream
     sent = some.select(
         F.col("payload").alias("value"), F.lit(0).alias("partition"), F.monotonically_increasing_id().alias("offset"),
         F.col("landing_hour").alias("timestamp"),
     )  # fmt: skip
-    streamed = understood_or_explained(sent).persist()
-    changes = users_changes.understood_or_explained(
-        spark.createDataFrame(list(_changes(7)), SENT).coalesce(1)
-    ).persist()
-    shown = ads_stream.understood_or_explained(spark.createDataFrame(list(_showings(7)), SENT).coalesce(1)).persist()
+    streamed = _kept(understood_or_explained(sent))
+    changes = _kept(users_changes.understood_or_explained(spark.createDataFrame(list(_changes(7)), SENT)))
+    shown = _kept(ads_stream.understood_or_explained(spark.createDataFrame(list(_showings(7)), SENT)))
     return {
         UsersChanges: changes,
         Users: versions_of(changes),
         AdsStream: shown,
-        VisitsWithAds: _paired(tmp_path_factory.mktemp("pairs"), streamed, shown),
+        VisitsWithAds: _paired(folder, streamed, shown),
         SessionsStream: _closed(streamed.where(live.RULE.understood)),
         **_live(streamed),
         VisitsDeadLetter: dead_letters(parsed),
         VisitsStream: streamed,
-        VisitsReduced: understood(sent),
-        VisitorSketchesDaily: visitor_sketches_daily(rich),
-        VisitsCubeWeekly: visits_cube_weekly(cube, visitor_sketches_daily(rich)),
+        VisitsReduced: promised(streamed),  # which the same parser has read
+        VisitorSketchesDaily: sketches,
+        VisitsCubeWeekly: visits_cube_weekly(cube, sketches),
         DailyReport: daily_reports(valid, reported),
         DailyTraffic: served.where(F.col("grouping") == ALL),
         DailyTrafficByCountry: served.where(F.col("grouping") == ALL_BUT_COUNTRY),
@@ -346,19 +368,17 @@ def test_every_contract_of_the_graph_is_fuzzed_or_excused_by_name() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: Contract.of(model).name)
-def test_no_record_breaks_a_rule_downstream(
-    model: type[DataFrameModel], datasets: dict[type[DataFrameModel], DataFrame]
-) -> None:
+def test_no_record_breaks_a_rule_downstream(model: type[DataFrameModel], datasets: Datasets) -> None:
     contract = Contract.of(model)
     broken = (F.count_if(F.expr(rule.violated)).alias(rule.name) for rule in contract.rules)
-    (counted,) = datasets[model].agg(F.count(F.lit(1)).alias("all_rows"), *broken).collect()
+    (counted,) = datasets[model].coalesce(1).agg(F.count(F.lit(1)).alias("all_rows"), *broken).collect()
     found = counted.asDict()
     assert found.pop("all_rows") > 0
     assert +Counter(found) == {}
 
 
 def test_what_is_served_has_each_key_once_and_texts_that_a_database_takes(
-    datasets: dict[type[DataFrameModel], DataFrame],
+    datasets: Datasets,
 ) -> None:
     rows = [row.asDict() for row in datasets[WeeklyVisits].collect()]
     assert max(Counter(row["visit_id"] for row in rows).values()) == 1

@@ -51,7 +51,8 @@ def visit(user: str, second: float, number: int = 0) -> Visit:
 
 
 def frame_of(spark: SparkSession, visits: Iterable[Visit]) -> DataFrame:
-    return spark.createDataFrame([(v.user_id, v.at, v.visit_id, v.page) for v in visits], VISITS)
+    """In one part, as the partitions that a shuffle makes here are: nothing has to be moved."""
+    return spark.createDataFrame([(v.user_id, v.at, v.visit_id, v.page) for v in visits], VISITS).coalesce(1)
 
 
 @st.composite
@@ -89,7 +90,7 @@ class Tables:
         # As the platform reads: the run's own partitions of visits, and what the partition before has left.
         own = [v for v in self.visits if windows.start <= v.at < windows.end]
         left = self.pending.get(first - 1, set())
-        before = self.spark.createDataFrame([tuple(vars(each).values()) for each in left], PENDING)
+        before = self.spark.createDataFrame([tuple(vars(each).values()) for each in left], PENDING).coalesce(1)
         visits = frame_of(self.spark, own)
         closed = closed_sessions(visits, before, windows, self.gap).withColumn("is_open", F.lit(False))
         pending = open_sessions(visits, before, windows, self.gap).withColumn("is_open", F.lit(True))
@@ -215,17 +216,18 @@ class TestRealLog:
             assert sum(self._day_after_day(frame, gap)) == expected
 
     def _day_after_day(self, frame: DataFrame, gap: timedelta) -> Iterator[int]:
-        spark = frame.sparkSession
+        """Sessions that ended, by two runs of two days each; and those that are open after the last day."""
+        spark, day = frame.sparkSession, timedelta(days=1)
         before = spark.createDataFrame([], PENDING)
-        for day in range(17, 21):
-            windows = SessionWindows(datetime(2015, 5, day, tzinfo=UTC), timedelta(days=1))
-            parts = (closed_sessions(frame, before, windows, gap), open_sessions(frame, before, windows, gap))
-            closed, left = (part.select(F.lit(n).alias("part"), *PIECE) for n, part in enumerate(parts))
-            rows = [tuple(row) for row in closed.unionByName(left).collect()]
+        for first in (datetime(2015, 5, 17, tzinfo=UTC), datetime(2015, 5, 19, tzinfo=UTC)):
+            windows = SessionWindows(first, day, 2)
+            left = open_sessions(frame, before, windows, gap).where(F.col(WINDOW) == F.lit(first + day))
+            parts = enumerate((closed_sessions(frame, before, windows, gap), left))
+            closed, carried = (part.select(F.lit(n).alias("part"), *PIECE) for n, part in parts)
+            rows = [tuple(row) for row in closed.unionByName(carried).collect()]
             yield sum(row[0] == 0 for row in rows)
-            carried = [row[1:] for row in rows if row[0] == 1]
-            before = spark.createDataFrame(carried, PENDING)
-        yield len(carried)
+            before = spark.createDataFrame([row[1:] for row in rows if row[0] == 1], PENDING)
+        yield sum(row[0] == 1 for row in rows)
 
 
 class TestBadInput:
@@ -291,7 +293,7 @@ class TestBadInput:
     def test_one_visitor_with_a_hundred_thousand_visits(self, spark: SparkSession) -> None:
         """A robot that asks every 800 milliseconds, for 22 hours, and two times pauses for exactly the gap."""
         pauses = "IF(id >= 30000, 1799200L, 0L) + IF(id >= 60000, 1799200L, 0L)"
-        frame = spark.range(100_000).selectExpr(
+        frame = spark.range(0, 100_000, 1, 1).selectExpr(
             "'robot' AS user_id",
             f"timestamp_millis({round(START.timestamp() * 1000)}L + id * 800L + {pauses}) AS event_time",
             "CAST(id AS STRING) AS visit_id",

@@ -11,8 +11,9 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from session_oracle import Session, Visit, session_of, sessions_of
 
@@ -62,7 +63,7 @@ def at(minute: float) -> datetime:
 
 @dataclass
 class Stream:
-    """A table of visits, and the table into which their sessions are drained."""
+    """A folder of visits, a file for each time that some come, and the table into which their sessions are drained."""
 
     spark: SparkSession
     root: Path
@@ -71,16 +72,21 @@ class Stream:
     def come(self, *visits: Visit, referral: str | None = None, beside: Iterable[tuple[Any, ...]] = ()) -> None:
         rows = [*((v.user_id, v.at, v.visit_id, v.page, referral, v.at) for v in visits), *beside]
         columns = dict(zip(ARRIVED.names, zip(*rows, strict=True), strict=True))
-        write_deltalake(str(self.root / "visits"), pa.table(columns, schema=ARRIVED), mode="append")
+        self.visits.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns, schema=ARRIVED), self.visits / f"{uuid4().hex}.parquet")
 
     def frame(self) -> DataFrame:
-        visits = self.spark.readStream.format("delta").load(str(self.root / "visits"))
+        visits = self.spark.readStream.schema(VISITS).parquet(str(self.visits))
         return stream_sessions(visits, self.rules, ARRIVAL)
 
     def drain(self) -> Written:
         run = uuid4().hex
         stamp = CommitInfo("gold.found", "found", "all", run, run, run)
         return run_available_now(self.spark, self.table, self.frame(), stamp, settings=STATE_SETTINGS)
+
+    @property
+    def visits(self) -> Path:
+        return self.root / "visits"
 
     @property
     def table(self) -> Table:
