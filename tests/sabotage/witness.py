@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from hypothesis import Phase, settings
 
 REPORT = "DE_SABOTAGE_REPORT"
 """Environment variable: the file to write."""
@@ -39,6 +40,12 @@ def _use_engine(port: str, secret: str) -> None:
 
 if ENGINE in os.environ:
     _use_engine(*os.environ.pop(ENGINE).split())
+
+
+def pytest_configure() -> None:
+    """Hypothesis finds a failure and does not look for a smaller one, which takes minutes: that there is one is all that is asked."""
+    settings.register_profile("sabotage", settings.default, phases=(Phase.explicit, Phase.generate))
+    settings.load_profile("sabotage")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

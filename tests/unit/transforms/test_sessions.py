@@ -97,8 +97,9 @@ class Tables:
         rows = utc_rows(closed.unionByName(pending))
         runs = set(range(first, last + 1))
         for table, is_open in ((self.closed, False), (self.pending, True)):
-            table.update({number: set() for number in runs})
-            table.update(self._by_window(row for row in rows if row["is_open"] == is_open))
+            written = self._by_window(row for row in rows if row["is_open"] == is_open)
+            assert set(written) <= runs, "a run writes its own partitions alone"
+            table.update({number: written.get(number, set()) for number in runs})
         self.asked -= runs
         if last + 1 in self.pending:
             self.asked.add(last + 1)
