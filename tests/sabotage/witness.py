@@ -43,7 +43,7 @@ if ENGINE in os.environ:
 
 
 def pytest_configure() -> None:
-    """Hypothesis finds a failure and does not look for a smaller one, which takes minutes: that there is one is all that is asked."""
+    """Hypothesis looks for no smaller example of a failure, which takes minutes: that there is one is all that is asked."""
     settings.register_profile("sabotage", settings.default, phases=(Phase.explicit, Phase.generate))
     settings.load_profile("sabotage")
 
