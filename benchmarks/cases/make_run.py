@@ -47,12 +47,12 @@ def _once(bench: Workbench, home: Path) -> None:
 
 
 @contextmanager
-def peak_of_run(home: Path) -> Iterator[list[float]]:
+def peak_of_run(home: Path, every: float = _LOOK_SECONDS) -> Iterator[list[float]]:
     """GiB of what this process and the supervisor of the home start meanwhile, as often as it is looked at."""
     seen, over = [0.0], threading.Event()
 
     def look() -> None:
-        while not over.wait(_LOOK_SECONDS):
+        while not over.wait(every):
             # The services outlive the command that starts them: they are nobody's children but the supervisor's.
             at_work = [*psutil.Process().children(recursive=True), *_supervised(home)]
             seen.append(sum(map(_proportional, at_work)) / 2**20)

@@ -192,7 +192,7 @@ class SecureMailServer(socketserver.ThreadingTCPServer):
             self.context.load_cert_chain(certificate)
         self.said: list[str] = []
         self.mails: list[bytes] = []
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
 
 class _Conversation(socketserver.StreamRequestHandler):

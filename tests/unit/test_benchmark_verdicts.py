@@ -161,7 +161,7 @@ NESTED = f"import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c'
 
 
 def test_the_memory_of_children_and_of_theirs_is_seen_at_its_greatest(tmp_path: Path) -> None:
-    with peak_of_run(tmp_path) as peak:
+    with peak_of_run(tmp_path, every=0.05) as peak:
         child = subprocess.Popen(
             [sys.executable, "-c", NESTED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -183,7 +183,7 @@ def test_the_memory_of_services_is_seen_though_they_are_nobodys_children(tmp_pat
     )
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "supervisord.pid").write_text(started.stdout)
-    with peak_of_run(tmp_path) as peak:
+    with peak_of_run(tmp_path, every=0.05) as peak:
         _look_twice(peak)
     os.close(ours)
     assert max(peak) * 2**30 > 60_000_000
