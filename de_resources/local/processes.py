@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,13 +32,13 @@ def stop_all(home: Path, grace: float = GRACE_SECONDS) -> int:
     for process in targets:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(_polite_signal(process))
-    _, stubborn = psutil.wait_procs(targets, timeout=grace)
+    stubborn = _running_after(grace, targets)
     # Asked again: a process may have started another one between the look and the signal.
     survivors = _with_descendants([*stubborn, *marked(home)])
     for process in survivors:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(survivors, timeout=grace)
+    _running_after(grace, survivors)
     return len(set(targets) | set(survivors))
 
 
@@ -53,6 +54,27 @@ def works_in(pid: int, folder: Path) -> bool:
     with suppress(psutil.Error, OSError):
         return Path(psutil.Process(pid).cwd()) == folder.resolve()
     return False
+
+
+def _running_after(seconds: float, processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Those that still run then; returns as soon as none does.
+
+    One that has ended runs no more, though its status may never be asked for: in a container nobody may do it for orphans.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        _, alive = psutil.wait_procs(processes, timeout=0)
+        alive = [process for process in alive if not _has_ended(process)]
+        if not alive or time.monotonic() >= deadline:
+            return alive
+        time.sleep(0.02)
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _with_descendants(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
