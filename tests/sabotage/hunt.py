@@ -53,24 +53,27 @@ class Hunt:
         workplaces = [Workplace(scratch / f"lane{lane}") for lane in range(lanes)]
         alone, shared = _queue(d for d in left if d.needs_services), _queue(d for d in left if not d.needs_services)
         with closing(self._engines), ThreadPoolExecutor(lanes) as pool:
-            # The services import what the first lane has: where a defect is at work in one of them, it is that lane's.
-            groups = _groups(left, workplaces[0], self._unharmed)
-            list(pool.map(self._baseline, *zip(*groups, strict=True), repeat(deadline)))
+            # The services import what the first lane has: where a defect is at work in one of them, it is that lane's. Its
+            # groups are one task, for they would only wait for each other in both lanes.
+            tasks = [(workplaces[0], _groups(left, needs_services=True))]
+            tasks += [(self._unharmed, [group]) for group in _groups(left, needs_services=False)]
+            list(pool.map(self._baseline, *zip(*tasks, strict=True), repeat(deadline)))
             queues = [[alone, shared] if lane == 0 else [shared] for lane in range(lanes)]
             done = [pool.submit(self._lane, *each, deadline) for each in zip(workplaces, queues, strict=True)]
             return [*known, *(verdict for lane in done for verdict in lane.result())]
 
-    def _baseline(self, workplace: Workplace, tests: Sequence[str], deadline: float) -> None:
+    def _baseline(self, workplace: Workplace, groups: Iterable[Sequence[str]], deadline: float) -> None:
         """Find out which of the tests pass without any defect: one that fails anyway notices nothing."""
-        unknown = [test for test in tests if not self._memory.is_green(test)]
-        if not unknown or time.monotonic() >= deadline:
-            return
-        outcome = self._run(workplace, unknown, stop_at_first=False)
-        if not outcome.broken:
-            with self._lock:
-                self._memory.remember_green(
-                    t for t in unknown if _among(t, outcome.passed) and not _among(t, outcome.failed)
-                )
+        for tests in groups:
+            unknown = [test for test in tests if not self._memory.is_green(test)]
+            if not unknown or time.monotonic() >= deadline:
+                continue
+            outcome = self._run(workplace, unknown, stop_at_first=False)
+            if not outcome.broken:
+                with self._lock:
+                    self._memory.remember_green(
+                        t for t in unknown if _among(t, outcome.passed) and not _among(t, outcome.failed)
+                    )
 
     def _lane(self, workplace: Workplace, queues: Sequence[SimpleQueue[Defect]], deadline: float) -> list[Verdict]:
         verdicts: list[Verdict] = []
@@ -126,17 +129,12 @@ class Hunt:
             return run(workplace, tests, engine.environment(), stop_at_first=stop_at_first)
 
 
-def _groups(defects: Sequence[Defect], alone: Workplace, shared: Workplace) -> list[tuple[Workplace, list[str]]]:
+def _groups(defects: Sequence[Defect], *, needs_services: bool) -> list[list[str]]:
     """The tests that are asked first, each once, a few modules at a time: what is found out is written down after each."""
-    groups = []
-    for workplace, needs_services in ((alone, True), (shared, False)):
-        tests = sorted({d.noticed_by for d in defects if d.needs_services == needs_services})
-        # A module's tests share what they prepare.
-        modules = [list(each) for _, each in groupby(tests, key=lambda test: test.partition("::")[0])]
-        groups += [
-            (workplace, list(chain.from_iterable(modules[n : n + MODULES]))) for n in range(0, len(modules), MODULES)
-        ]
-    return groups
+    tests = sorted({d.noticed_by for d in defects if d.needs_services == needs_services})
+    # A module's tests share what they prepare.
+    modules = [list(each) for _, each in groupby(tests, key=lambda test: test.partition("::")[0])]
+    return [list(chain.from_iterable(modules[n : n + MODULES])) for n in range(0, len(modules), MODULES)]
 
 
 def _may_be_warm(tests: Iterable[str]) -> bool:
