@@ -43,7 +43,7 @@ def test_down_stops_the_orphans_of_a_killed_supervisor(
     stopped = lone_services.down()
 
     assert stopped >= 2
-    assert not [process for process in ours if process.is_running()]
+    assert not living(ours)
     assert not marked(home)
     assert stranger.poll() is None
 

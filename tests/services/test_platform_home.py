@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from processes import living
 
 from de_resources.local import LocalServices, ServiceState, ServiceStatus
 from de_resources.local.account import can_grant_passage
@@ -62,7 +63,7 @@ def test_the_database_runs_below_a_private_folder(
     assert {_capabilities(p) for p in [server, *server.children()]} - {None} == {PASS_AND_READ}
 
     private_services.down()
-    assert not server.is_running()
+    assert not living([server])
     private_services.up(["postgres"])
     with PostgresDatabase().connect() as session, session.cursor() as cursor:
         cursor.execute("SELECT one FROM kept")
