@@ -18,6 +18,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, LiteralString, cast
 
+import psutil
 import pytest
 import warm_process
 from confluent_kafka import Producer
@@ -200,8 +201,14 @@ def pid_of(services: LocalServices, name: str) -> int:
 
 
 def take_away(services: LocalServices, name: str) -> None:
-    """Kill -9, and wait until it is known to be dead."""
-    os.kill(pid_of(services, name), signal.SIGKILL)
+    """Kill -9 it with its own processes, and wait until it is known to be dead.
+
+    A session of PostgreSQL is one of these. It ends by itself when it sees the server gone, which may be after its next answer.
+    """
+    server = psutil.Process(pid_of(services, name))
+    for process in [server, *server.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     deadline = time.monotonic() + DEADLINE
     while next(s.state for s in services.status() if s.name == name) is not ServiceState.FAILED:
         assert time.monotonic() < deadline, f"nobody noticed that {name} is dead"
