@@ -23,6 +23,24 @@ def parsed(file: Path) -> ast.Module:
 
 
 @cache
+def functions(file: Path) -> frozenset[str]:
+    """The functions of a module, tests and others; those of its classes with the name of the class, as in a test's id."""
+    found = set()
+    for node in parsed(file).body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}::{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
+    return frozenset(found)
+
+
+def plain_tests(file: Path) -> set[str]:
+    """The tests of a module without the names of their classes, for pages name none."""
+    names = (name.rpartition("::")[2] for name in functions(file))
+    return {name for name in names if name.startswith("test_")}
+
+
+@cache
 def proved() -> dict[str, list[str]]:
     """The tests of each pattern, by their marks."""
     return tests(PROJECT / "tests")

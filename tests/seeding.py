@@ -60,8 +60,7 @@ def seed_day(
     after = None if before is None else MergedPartition("", before, "")
     run = uuid4().hex
     stamp = CommitInfo("", writer, key, run, run, run, facts=facts("merge", after, ()))
-    told = CommitProperties(custom_metadata={"userMetadata": stamp.text()})
-    write_deltalake(uri, _arrow(rows, columns), mode=mode, commit_properties=told)
+    write_deltalake(uri, _arrow(rows, columns), mode=mode, commit_properties=signed(stamp))
 
 
 def constrain(uri: str, conditions: Mapping[str, str]) -> None:
@@ -75,10 +74,14 @@ def constrain(uri: str, conditions: Mapping[str, str]) -> None:
     first.write_text("\n".join(map(json.dumps, actions)))
 
 
+def signed(stamp: CommitInfo) -> CommitProperties:
+    """By which a commit of delta-rs says who wrote, as those of the platform."""
+    return CommitProperties(custom_metadata={"userMetadata": stamp.text()})
+
+
 def restored(_: SparkSession, table: Table, version: int, stamp: CommitInfo) -> None:
     """In place of the engine's RESTORE: the same commit. The statement takes dozens of jobs: `graph/test_full_loader.py`."""
-    mark = CommitProperties(custom_metadata={"userMetadata": stamp.text()})
-    DeltaTable(table.uri).restore(version, commit_properties=mark)
+    DeltaTable(table.uri).restore(version, commit_properties=signed(stamp))
 
 
 def _told(stamp: CommitInfo) -> CommitProperties:

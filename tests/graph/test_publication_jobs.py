@@ -10,9 +10,9 @@ from typing import Any
 import dagster as dg
 import pytest
 from deltalake import DeltaTable
-from deltalake.transaction import CommitProperties
 from io_manager_support import ORDERS, Shop
 from pyspark.sql import DataFrame
+from seeding import signed
 
 from de_assets.automation.maintenance.lake_tables import LakeTables
 from de_assets.automation.maintenance.publication import (
@@ -275,9 +275,8 @@ def test_a_run_that_was_overtaken_does_not_hide_the_newer_rows(world: World) -> 
         log = staging_of(world.table).log()
         assert log is not None
         stamp = CommitInfo("silver.orders", "silver/orders", D1, "b", "b", "b/1", {STAGES: [D1]})
-        properties = CommitProperties(custom_metadata={"userMetadata": stamp.text()})
         log.table.create_write_transaction(
-            [], "append", log.table.schema(), log.partition_columns(), commit_properties=properties
+            [], "append", log.table.schema(), log.partition_columns(), commit_properties=signed(stamp)
         )
 
     with at("after_commit", another_run_stages), pytest.raises(ConcurrentWrite, match="it staged version"):

@@ -32,7 +32,6 @@ class WarmEngine:
     def __init__(self, unharmed: Workplace) -> None:
         self._unharmed = unharmed
         self._keeper: subprocess.Popen[str] | None = None
-        self._home = tempfile.TemporaryDirectory(prefix="de-sabotage-engine-", ignore_cleanup_errors=True)
         self._answers = 0
 
     def environment(self) -> dict[str, str]:
@@ -54,10 +53,12 @@ class WarmEngine:
         if self._keeper is not None:
             os.killpg(self._keeper.pid, signal.SIGKILL)
             self._keeper.communicate()
+            self._home.cleanup()
             self._keeper = None
 
     def _start(self) -> None:
         self._answers = 0
+        self._home = tempfile.TemporaryDirectory(prefix="de-sabotage-engine-", ignore_cleanup_errors=True)
         self._keeper = subprocess.Popen(
             [sys.executable, "-m", "sabotage.engine_keeper"],
             cwd=self._unharmed.folder,

@@ -11,7 +11,6 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import Phase, settings
@@ -32,7 +31,9 @@ def _use_engine(port: str, secret: str) -> None:
 
     def connect(*arguments: Any) -> Any:
         context.launch_gateway = launch
-        with patch.dict(os.environ, PYSPARK_GATEWAY_PORT=port, PYSPARK_GATEWAY_SECRET=secret):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYSPARK_GATEWAY_PORT", port)
+            patch.setenv("PYSPARK_GATEWAY_SECRET", secret)
             return launch(*arguments)
 
     context.launch_gateway = connect

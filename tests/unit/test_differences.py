@@ -1,11 +1,10 @@
 """The page of the IO manager says how it differs from dagster-delta: each of its rows is shown by tests that exist."""
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
-from own_modules import parsed
+from own_modules import plain_tests
 
 TESTS = Path(__file__).resolve().parent.parent
 PAGE = TESTS.parent / "docs" / "io-managers.md"
@@ -87,9 +86,4 @@ def test_every_difference_is_shown_by_tests() -> None:
 @pytest.mark.xdist_group("imports")
 def test_the_tests_that_show_them_exist() -> None:
     named = {tuple(test.split("::")) for tests in SHOWN_BY.values() for test in tests}
-    assert {(module, name) for module, name in named if name not in _tests_of(module)} == set()
-
-
-def _tests_of(module: str) -> set[str]:
-    nodes = ast.walk(parsed(TESTS / module))
-    return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    assert {(module, name) for module, name in named if name not in plain_tests(TESTS / module)} == set()

@@ -1,11 +1,10 @@
 """The list of faults names tests that exist, and none of the faults that are promised is without one."""
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
-from own_modules import parsed
+from own_modules import plain_tests
 
 pytestmark = pytest.mark.xdist_group("imports")
 
@@ -16,17 +15,11 @@ LINES = [
 PROMISED = {*range(1, 17), 18, *range(21, 25), *range(29, 34)}
 
 
-def functions(module: Path) -> set[str]:
-    """The tests of a module, those in classes included."""
-    nodes = ast.walk(parsed(module))
-    return {node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
-
-
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.split("|")[1].strip())
 def test_every_fault_names_tests_that_exist(line: str) -> None:
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", line)
     assert named
-    assert [(m, t) for m, t in named if not (TESTS / m).exists() or t not in functions(TESTS / m)] == []
+    assert [(m, t) for m, t in named if not (TESTS / m).exists() or t not in plain_tests(TESTS / m)] == []
 
 
 def test_no_promised_fault_is_missing() -> None:

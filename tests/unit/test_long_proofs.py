@@ -1,6 +1,5 @@
 """What `make test` leaves to `make soak`: what is listed exists, is left out there, and has its turn here."""
 
-import ast
 import re
 from collections import Counter
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import long_proofs
 import pytest
 import soaking
-from own_modules import parsed
+from own_modules import functions
 
 pytest_plugins = ["pytester"]
 
@@ -32,17 +31,6 @@ def module(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
     monkeypatch.setattr(soaking, "STATE", pytester.path / "soak.json")
     pytester.makepyfile(test_module=MODULE)
     return pytester
-
-
-def functions(file: Path) -> set[str]:
-    """The tests of a module, those of its classes with the name of the class."""
-    found = set()
-    for node in parsed(file).body:
-        if isinstance(node, ast.FunctionDef):
-            found.add(node.name)
-        elif isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}::{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
-    return found
 
 
 @pytest.mark.xdist_group("imports")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from own_modules import parsed, proved
+from own_modules import functions, proved
 from sabotage.__main__ import main
 from sabotage.defects import FAULTS, PROJECT, Claims, Defect, defects, plain, rows
 from sabotage.memory import Memory, Verdict
@@ -43,7 +42,8 @@ def test_a_defect_has_one_place_is_code_and_is_asked_of_a_test_that_claims_it(de
 
 def test_the_tests_that_are_asked_first_exist() -> None:
     named = {defect.noticed_by for defect in LIST}
-    there = {test for module in {n.partition("::")[0] for n in named} for test in _tests(PROJECT / module)}
+    modules = {name.partition("::")[0] for name in named}
+    there = {f"{module}::{test}" for module in modules for test in functions(PROJECT / module)}
     assert {name.partition("[")[0] for name in named} - there == set()
 
 
@@ -118,15 +118,3 @@ def test_a_run_without_time_says_what_is_left_and_that_is_no_success(
     monkeypatch.setenv("DE_HOME", str(tmp_path))
     assert main(["--minutes", "0", LIST[0].name]) == 3
     assert "1 are not asked yet" in capsys.readouterr().out
-
-
-def _tests(module: Path) -> set[str]:
-    """Ids of all tests of a module, marked or not."""
-    name = str(module.relative_to(PROJECT))
-    found = set()
-    for node in parsed(module).body:
-        if isinstance(node, ast.FunctionDef):
-            found.add(f"{name}::{node.name}")
-        elif isinstance(node, ast.ClassDef):
-            found |= {f"{name}::{node.name}::{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
-    return found

@@ -179,8 +179,8 @@ class TestVanished:
     def test_only_rows_of_the_slice_can_vanish(
         self, spark: SparkSession, table: MakeTable, stamp: MakeStamp, layout: tuple[str, ...]
     ) -> None:
-        merging = Merging(spark, table(partitioned_by=layout), stamp)
         """Where the day is a part of the key, a key of another day is another one."""
+        merging = Merging(spark, table(partitioned_by=layout), stamp)
         first, second = (date(2024, 1, n) for n in (1, 2))
         rule, schema = MergeRule(("id", "day"), vanished="delete"), "id long, day date, text string"
         merging.seed(id=[10, 11, 20, 21], day=[first, first, second, second], text=["a", "b", "a", "b"])

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
+from seeding import signed
 
 from de_resources.delta.log import TableLog
 from de_resources.delta.maintenance import reference_query
@@ -79,8 +80,7 @@ def test_maintenance_measures_the_sample_and_nothing_where_there_is_none(
         return 1, None
 
     def compacted(_: SparkSession, of: Table, stamp: CommitInfo) -> None:
-        mark = CommitProperties(custom_metadata={"userMetadata": stamp.text()})
-        DeltaTable(of.uri).optimize.compact(commit_properties=mark)
+        DeltaTable(of.uri).optimize.compact(commit_properties=signed(stamp))
 
     monkeypatch.setattr(reference_query, "_digest", counted)
     monkeypatch.setattr("de_resources.delta.maintenance.compaction._optimize", compacted)

@@ -12,9 +12,9 @@ import pandera.pyspark as pa
 import pyarrow as arrow
 import pyspark.sql.types as T
 import pytest
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
-from seeding import named, seed
+from seeding import named, seed, signed
 
 from de_resources.contract import Contract
 from de_resources.delta.log import TableLog
@@ -162,7 +162,7 @@ def test_a_merge_names_the_run_of_the_file_as_it_is_now(
 ) -> None:
     source = copy_of_clicks(written, clicks)
     # By another engine: a merge of either takes the file away and adds one with all of its rows.
-    mark = CommitProperties(custom_metadata={"userMetadata": stamp(clicks, "two").text()})
+    mark = signed(stamp(clicks, "two"))
     changed = arrow.table({"id": [1], "who": ["eve"], "at": [10]})
     merged = DeltaTable(clicks.uri).merge(changed, "s.id = t.id", "s", "t", commit_properties=mark)
     assert merged.when_matched_update_all().execute()["num_target_rows_copied"] == 2
