@@ -21,6 +21,7 @@ pytest_plugins = (
     "garbage",
     "grouping",
     "long_proofs",
+    "passes",
     "patterns",
     "red_checks",
     "shared_services",

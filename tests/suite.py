@@ -16,21 +16,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from passes import KEPT, without_group
+from sabotage.memory import state_of_the_code
 
 PASSED, FAILED, NO_TESTS = 0, 1, 5
 """Statuses of pytest; where it ends with any other one, no test is known to have failed."""
 REPORT = "UNSTEADY.txt"
+"""In the folder CACHE, as the next one."""
+ALL_PASSED = "passed.json"
+"""What passed, and of which code: `make sabotage` need not ask it again."""
 TIMINGS = "DE_TEST_TIMINGS"
-# `--dist loadgroup` appends the group to the id of a test.
-_GROUP = re.compile(r"@[^]@:/]+$")
 _LOOK_SECONDS = 0.3
 _KILLED = 128
 """What a shell adds to the signal that ended a process."""
@@ -73,9 +76,15 @@ class Part:
 
     def failed(self) -> list[str]:
         """Ids of the tests that failed in its last call."""
-        file = self.kept / "v" / "cache" / "lastfailed"
-        found = json.loads(file.read_text()) if file.exists() else {}
-        return sorted(_GROUP.sub("", test) for test in found)
+        return sorted(map(without_group, self._cached("cache/lastfailed")))
+
+    def passed(self) -> list[str]:
+        """Ids of those that passed."""
+        return list(self._cached(KEPT))
+
+    def _cached(self, name: str) -> Iterable[str]:
+        file = self.kept / "v" / name
+        return json.loads(file.read_text()) if file.exists() else ()
 
     def again(self, both: Sequence[str], tests: Sequence[str]) -> int:
         """These tests, with nothing beside; no time is measured."""
@@ -85,12 +94,17 @@ class Part:
 
 def main(parts: Sequence[Part], both: Sequence[str], cache: Path, modules: int = 0, *, some: bool = False) -> int:
     """The worst status of all parts; 0 also where all that failed passed alone. `some` tests: a part may have none."""
-    (cache / REPORT).unlink(missing_ok=True)
+    for name in (REPORT, ALL_PASSED):
+        (cache / name).unlink(missing_ok=True)
+    code = state_of_the_code()
     running = [(part, part.begin(both)) for part in parts]
     try:
         statuses = [part.show(process) for part, process in running]
     except KeyboardInterrupt:  # they are told as well, and stop what they started
         return max(process.wait() for _, process in running)
+    if state_of_the_code() == code:
+        passed = [test for part in parts for test in part.passed()]
+        (cache / ALL_PASSED).write_text(json.dumps({"code": code, "tests": passed}))
     failed = {part: part.failed() for part, status in zip(parts, statuses, strict=True) if status == FAILED}
     touched = {test.partition("::")[0] for tests in failed.values() for test in tests}
     worst = max((status for status in statuses if not (some and status == NO_TESTS)), default=NO_TESTS)

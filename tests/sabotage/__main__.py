@@ -12,9 +12,9 @@ from pathlib import Path
 from de_resources.settings import Settings
 
 from .defects import Claims, Defect, defects
-from .hunt import LANES, Hunt
+from .hunt import LANES, Hunt, green_in_suite
 from .kept import kept_services
-from .memory import Memory, Verdict
+from .memory import Memory, Verdict, passed_in_suite
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.again:
         memory.forget(defect.name for defect in chosen)
     started = time.monotonic()
-    print(f"{len(chosen)} defects. First, the tests that are asked first have to pass without one.", flush=True)
+    hints = {defect.noticed_by for defect in chosen}
+    memory.remember_green(green_in_suite(hints, passed_in_suite()))
+    asked_first = sum(not memory.is_green(hint) for hint in hints)
+    print(f"{len(chosen)} defects. First, {asked_first} of {len(hints)} tests have to pass without one.", flush=True)
     count = iter(range(1, len(chosen) + 1))
 
     def tell(verdict: Verdict) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import chain, groupby, repeat
@@ -133,12 +133,23 @@ def _groups(defects: Sequence[Defect], *, needs_services: bool) -> list[list[str
     """The tests that are asked first, each once, a few modules at a time: what is found out is written down after each."""
     tests = sorted({d.noticed_by for d in defects if d.needs_services == needs_services})
     # A module's tests share what they prepare.
-    modules = [list(each) for _, each in groupby(tests, key=lambda test: test.partition("::")[0])]
+    modules = [list(each) for _, each in groupby(tests, key=_module)]
     return [list(chain.from_iterable(modules[n : n + MODULES])) for n in range(0, len(modules), MODULES)]
 
 
 def _may_be_warm(tests: Iterable[str]) -> bool:
     return all(test.startswith(_WITH_WARM_ENGINE) for test in tests)
+
+
+def green_in_suite(tests: Iterable[str], passed: Iterable[str]) -> Iterator[str]:
+    """Those of these tests that passed in the suite."""
+    by_module = groupby(sorted(passed), key=_module)
+    ran = {module: list(each) for module, each in by_module}
+    return (test for test in tests if _among(test, ran.get(_module(test), ())))
+
+
+def _module(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def _among(test: str, ran: Iterable[str]) -> bool:

@@ -11,6 +11,8 @@ from pathlib import Path
 from .defects import PROJECT, Defect
 
 _CODE = ("de_assets", "de_resources", "de_checks")
+SUITE = PROJECT / ".de" / "pytest" / "passed.json"
+"""What `make test` left (`tests/suite.py`)."""
 _SOURCES = {".py", ".yaml", ".sql", ".xml", ".json"}
 
 
@@ -34,7 +36,7 @@ class Memory:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._known = json.loads(file.read_text()) if file.exists() else {}
-        tests = [path for path in _sources(["tests"]) if "sabotage" not in path.parts]
+        tests = _tests()
         self._shared = _digest([*_sources(_CODE), *(path for path in tests if not path.name.startswith("test_"))])
         self._all_tests = _digest(tests)
 
@@ -79,6 +81,21 @@ class Memory:
     def _key(self, defect: Defect | None, by: str | None) -> str:
         tests = self._all_tests if by is None else _digest([PROJECT / by.partition("::")[0]])
         return hashlib.sha256(f"{defect!r}{self._shared}{tests}".encode()).hexdigest()
+
+
+def state_of_the_code() -> str:
+    """A digest of all that the answer of a test may depend on."""
+    return _digest([*_sources(_CODE), *_tests()])
+
+
+def passed_in_suite(left: Path = SUITE) -> list[str]:
+    """The tests that passed in the last `make test`, if that was of the code as it is."""
+    found = json.loads(left.read_text()) if left.exists() else {"code": None}
+    return list(found["tests"]) if found["code"] == state_of_the_code() else []
+
+
+def _tests() -> list[Path]:
+    return [path for path in _sources(["tests"]) if "sabotage" not in path.relative_to(PROJECT).parts]
 
 
 def _sources(folders: Iterable[str]) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -11,7 +12,8 @@ import pytest
 from own_modules import functions, proved
 from sabotage.__main__ import main
 from sabotage.defects import FAULTS, PROJECT, Claims, Defect, defects, plain, rows
-from sabotage.memory import Memory, Verdict
+from sabotage.hunt import green_in_suite
+from sabotage.memory import Memory, Verdict, passed_in_suite, state_of_the_code
 from sabotage.trial import run
 from sabotage.workplace import Workplace
 
@@ -110,6 +112,22 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert memory.recall(changed) is None
     memory.forget([one.name])
     assert Memory(file).recall(one) is None
+
+
+def test_what_passed_in_the_suite_is_believed_as_long_as_the_code_is_the_same(tmp_path: Path) -> None:
+    left = tmp_path / "passed.json"
+    assert passed_in_suite(left) == []
+    left.write_text(json.dumps({"code": state_of_the_code(), "tests": ["tests/a.py::test_one"]}))
+    assert passed_in_suite(left) == ["tests/a.py::test_one"]
+    left.write_text(json.dumps({"code": state_of_the_code()[1:], "tests": ["tests/a.py::test_one"]}))
+    assert passed_in_suite(left) == []
+
+
+def test_a_test_has_passed_in_the_suite_if_one_of_its_cases_has() -> None:
+    """Those that failed in another case are not among what the suite left."""
+    passed = ["b.py::Class::test_one[1]", "a.py::test_one_more", "a.py::test_two", "b.py::test_two[1]"]
+    asked = ["a.py::test_one", "a.py::test_two", "b.py::Class::test_one", "b.py::test_two[2]", "c.py::test_two"]
+    assert list(green_in_suite(asked, passed)) == ["a.py::test_two", "b.py::Class::test_one"]
 
 
 def test_a_run_without_time_says_what_is_left_and_that_is_no_success(

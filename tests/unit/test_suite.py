@@ -1,6 +1,7 @@
 """The suite's parts run side by side. A test that fails beside others and passes alone is told, and holds nothing up; one
 that fails twice does."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 from time import sleep
 
+import passes
 import pytest
 import suite
 
@@ -56,6 +58,9 @@ CASES: dict[str, tuple[int, Files, Files, int, list[str]]] = {
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Plugins that are installed take half of the start of a pytest, and have nothing to do here."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", passes.__name__)
+    monkeypatch.setenv("PYTHONPATH", str(Path(passes.__file__).parent))
+    monkeypatch.setattr(suite, "state_of_the_code", lambda: "as it is")
     monkeypatch.chdir(tmp_path)
     Path("pytest.ini").write_text("[pytest]\n")
     return tmp_path
@@ -77,6 +82,11 @@ def run(
     return status, report.read_text().splitlines() if report.exists() else []
 
 
+def kept(folder: Path) -> dict[str, object]:
+    """What passed, for `make sabotage`."""
+    return dict(json.loads((folder / "cache" / suite.ALL_PASSED).read_text()))
+
+
 @pytest.mark.parametrize(("modules", "one", "two", "status", "told"), CASES.values(), ids=CASES)
 def test_what_fails_is_run_once_more_alone(
     folder: Path, modules: int, one: Files, two: Files, status: int, told: list[str]
@@ -88,6 +98,7 @@ def test_what_was_distributed_by_groups_is_found_again_in_its_part(folder: Path)
     distributed = ("-p", "xdist", "-n", "2", "--dist", "loadgroup")
     found = run(folder, {"a": ONCE, "b": PASSES}, {"c": ONCE}, 2, distributed)
     assert found == (0, [f"a.py::{ALONE}", f"c.py::{ALONE}"])
+    assert kept(folder)["tests"] == ["b.py::test_that_passes"]
 
 
 def test_what_failed_an_earlier_time_is_not_taken_for_a_failure(folder: Path) -> None:
@@ -124,3 +135,33 @@ def test_who_interrupts_it_interrupts_both_parts_and_it_ends_after_them(folder: 
 def test_of_tests_that_were_chosen_a_part_may_have_none_but_not_all(folder: Path) -> None:
     assert run(folder, {"a": PASSES}, {"b": ""}, some=True) == (0, [])
     assert run(folder, {"a": ""}, {"b": ""}, some=True) == (suite.NO_TESTS, [])
+
+
+CASES_OF_ONE = """
+import pytest
+
+@pytest.mark.parametrize("case", [1, 2])
+def test_of_two_cases(case): assert case == 1
+
+@pytest.fixture
+def leaves_a_mess():
+    yield
+    assert False
+
+def test_that_cannot_be_cleared_away(leaves_a_mess): pass
+
+def test_that_is_skipped(): pytest.skip("here")
+"""
+
+
+def test_what_passed_in_all_cases_is_kept_with_the_state_of_the_code(folder: Path) -> None:
+    run(folder, {"a": CASES_OF_ONE, "b": ONCE}, {"c": PASSES}, 3)
+    assert kept(folder) == {"code": "as it is", "tests": ["c.py::test_that_passes"]}, "what passed alone is unsteady"
+
+
+def test_nothing_is_kept_of_code_that_changed_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(folder, {"a": PASSES}, {"b": PASSES})
+    states = iter(["before", "after"])
+    monkeypatch.setattr(suite, "state_of_the_code", lambda: next(states))
+    run(folder, {"a": PASSES}, {"b": PASSES})
+    assert not (folder / "cache" / suite.ALL_PASSED).exists()
