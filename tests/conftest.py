@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from engines import INTERPRETED_PLANS, SHORT_LIVED_JAVA, send_rows_as_they_are
+from engines import JAVA_OPTIONS, send_rows_as_they_are
 from hypothesis import HealthCheck, settings
 from instances import read_migrations_once
 from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ def _own_home() -> Path:
     home = Path(tempfile.mkdtemp(prefix="de-tests-"))
     os.environ["DE_HOME"] = str(home)
     os.environ.setdefault("DE_JARS", str(PROJECT / ".de" / "jars"))
-    os.environ.setdefault("JDK_JAVA_OPTIONS", f"{SHORT_LIVED_JAVA} {INTERPRETED_PLANS}")
+    os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
     return home
 
 

@@ -13,7 +13,10 @@ from de_resources.engine.plans import INTERPRETED
 # collector with threads of its own: the same tests took 114 CPU seconds instead of 121.
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 # For the same reason plans are interpreted instead of being compiled to Java first: a third of an engine's time.
-INTERPRETED_PLANS = " ".join(f"-D{name}={value}" for name, value in INTERPRETED.items())
+# And for each column that is made, PySpark notes for the text of an error where in Python that was: six calls of the engine,
+# and a fifth of the time of the units' own processes.
+SESSIONS = {**INTERPRETED, "spark.python.sql.dataFrameDebugging.enabled": "false"}
+JAVA_OPTIONS = " ".join([SHORT_LIVED_JAVA, *(f"-D{name}={value}" for name, value in SESSIONS.items())])
 
 
 def send_rows_as_they_are() -> None:

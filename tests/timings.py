@@ -3,7 +3,7 @@
 Wall seconds, CPU seconds of the process and of all that it started, and how many virtual machines, interpreters and other
 programs it started itself. Services are no children of the process that starts them: they are known by a variable of their
 environment, and counted apart while they live; what one used after the last look before its death is lost.
-`python tests/timings.py FOLDER REPORT` adds the lines of all processes up, per module, per fixture and per pattern, and names
+`python tests/timings.py FOLDER REPORT` adds the lines of all processes up, per module, fixture, family and pattern, and names
 the dearest tests: as `REPORT.md` for people, and as `REPORT.json` for the benchmarks.
 """
 
@@ -222,6 +222,21 @@ def patterns_table(found: dict[str, float]) -> Iterator[str]:
         yield f"| {name} | {cpu:.1f} | {cpu / CORES:.1f} | {verdict} |"
 
 
+def families_table(found: dict[str, float]) -> Iterator[str]:
+    """Markdown: what each family's patterns took together, and which of them is the dearest."""
+    from de_assets.catalogue.patterns import PATTERNS
+
+    yield f"| family | patterns with tests | CPU s, services included | s of {CORES} cores | dearest, s of {CORES} cores |"
+    yield "|---|---|---|---|---|"
+    families: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for name, cpu in found.items():  # dearest first
+        families[PATTERNS[name].family][name] = cpu
+    for family, patterns in families.items():
+        (dearest, most), cpu = next(iter(patterns.items())), sum(patterns.values())
+        named = f"{PATTERNS[dearest].title}, {most / CORES:.0f}"
+        yield f"| {family} | {len(patterns)} | {cpu:.0f} | {cpu / CORES:.0f} | {named} |"
+
+
 def dearest_table(tests: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Markdown: the tests that take the most CPU, which is where smaller ones are worth the most."""
     yield "| dearest tests | wall s | CPU s | of services |"
@@ -238,7 +253,7 @@ def main(folder: Path, report: Path) -> None:
     parts = {line["name"]: line["wall"] for line in of_kind["session"]}
     modules, fixtures = table("module", sums(of_kind["test"])), table("shared fixture", sums(of_kind["fixture"]))
     patterns, dearest = seconds_of_patterns([*of_kind["test"], *of_kind["fixture"]]), dearest_table(of_kind["test"])
-    text = [*modules, "", *fixtures, "", *patterns_table(patterns), "", *dearest, ""]
+    text = [*modules, "", *fixtures, "", *families_table(patterns), "", *patterns_table(patterns), "", *dearest, ""]
     report.with_suffix(".md").write_text("\n".join(text))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     summary = {

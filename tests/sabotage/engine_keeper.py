@@ -7,7 +7,7 @@ ran in there has ended. It needs the copy of the project in its path, and is its
 import os
 import sys
 
-from engines import INTERPRETED_PLANS, SHORT_LIVED_JAVA
+from engines import JAVA_OPTIONS
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
@@ -28,7 +28,7 @@ def clear(gateway: JavaGateway) -> None:
 
 def main() -> None:
     """Keep it until there is no more input."""
-    os.environ["JDK_JAVA_OPTIONS"] = f"{SHORT_LIVED_JAVA} {INTERPRETED_PLANS}"
+    os.environ["JDK_JAVA_OPTIONS"] = JAVA_OPTIONS
     conf = SparkConf(loadDefaults=False).setAll(list(engine_conf(Settings.from_environment()).items()))
     gateway = launch_gateway(conf)
     port, secret = gateway.java_parameters.port, gateway.java_parameters.auth_token

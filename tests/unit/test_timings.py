@@ -47,6 +47,7 @@ def test_the_report_names_what_is_over_its_budget(tmp_path: Path) -> None:
         line("a::dear@a group", 15.0, 5.0, ("merger",)),
         line("a::cheap", 39.9, 0.0, ("proxy",)),
         line("world", 21.0, 0.0, ("merger",), "fixture"),
+        line("a::other", 4.0, 2.0, ("full_loader",)),
     ]
     (tmp_path / "1.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
     timings.main(tmp_path, tmp_path / "report")
@@ -56,8 +57,10 @@ def test_the_report_names_what_is_over_its_budget(tmp_path: Path) -> None:
     rows = (tmp_path / "report.md").read_text().splitlines()
     assert "| merger | 41.0 | 20.5 | missed |" in rows
     assert "| proxy | 39.9 | 19.9 | held |" in rows
+    assert "| idempotency | 2 | 81 | 40 | Merger, 20 |" in rows
+    assert "| data ingestion | 1 | 6 | 3 | Full Loader, 3 |" in rows
     dearest = rows[rows.index("| dearest tests | wall s | CPU s | of services |") + 2 :]
-    assert [row.split(" | ")[0] for row in dearest] == ["| a::cheap", "| a::dear"]
+    assert [row.split(" | ")[0] for row in dearest] == ["| a::cheap", "| a::dear", "| a::other"]
 
 
 WORLDS = """
