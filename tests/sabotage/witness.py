@@ -20,6 +20,9 @@ REPORT = "DE_SABOTAGE_REPORT"
 ENGINE = "DE_SABOTAGE_ENGINE"
 """Environment variable: port and secret of a Java process to use."""
 
+# Elsewhere a wait in vain is a defect that somebody has to mend; here it is the answer of many a test.
+_PATIENCE = 60.0
+
 _failed: list[str] = []
 _passed: list[str] = []
 
@@ -41,6 +44,14 @@ def _use_engine(port: str, secret: str) -> None:
 
 if ENGINE in os.environ:
     _use_engine(*os.environ.pop(ENGINE).split())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Before any test takes over how long it waits for what has to come."""
+    import waiting
+
+    waiting.PATIENCE = _PATIENCE
 
 
 def pytest_configure() -> None:
