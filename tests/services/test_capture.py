@@ -443,12 +443,13 @@ def test_what_cannot_be_captured_says_so(world: World) -> None:
 
 
 def test_a_topic_that_somebody_else_writes_to_is_refused(at_home: LocalServices) -> None:
-    KafkaBroker().ensure_topics([TopicSpec("foreign")])
+    foreign = f"foreign_{uuid4().hex[:8]}"
+    KafkaBroker().ensure_topics([TopicSpec(foreign)])
     producer = Producer({**KafkaBroker().client_config(), "log_level": 0})
-    producer.produce("foreign", b"not ours")
+    producer.produce(foreign, b"not ours")
     assert producer.flush(PATIENCE) == 0
     with pytest.raises(ForeignRecord, match="offset 0"):
-        reached(KafkaBroker().client_config(), "foreign")
+        reached(KafkaBroker().client_config(), foreign)
 
 
 def ten_thousand_changes(world: World, disturb: dict[int, Callable[[], None]]) -> None:

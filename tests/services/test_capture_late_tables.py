@@ -171,6 +171,31 @@ def test_a_table_that_is_added_to_a_source_is_published_with_the_rows_that_it_ha
     assert {named(change) for change in snapshot} == {world.second}, "the first one was not read again"
 
 
+class RowsAwaited(Exception):
+    """The wait goes on."""
+
+
+def test_a_position_behind_everything_is_not_enough_as_long_as_rows_of_a_table_are_awaited(
+    world: World, relaying: Callable[[CaptureSource], Callable[[], None]]
+) -> None:
+    database, looks = PostgresDatabase(), 0
+    end = relaying(world.source)
+    wait_until_captured(database, world.source, PATIENCE)
+    end()
+    with database.connect() as session, session.cursor() as asked:
+        assert slot.ensure_publication(asked, database, world.wider)
+
+    def passes(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks > 1:
+            raise RowsAwaited
+        world.execute(f"SELECT pg_replication_slot_advance('{world.source.slot}', pg_current_wal_lsn())")
+
+    with pytest.raises(RowsAwaited):
+        wait_until_captured(database, world.wider, PATIENCE, passes)
+
+
 def published(world: World) -> bool:
     found = world.execute(f"SELECT tablename FROM pg_publication_tables WHERE pubname = '{world.source.slot}'")
     return (world.second,) in found

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -133,7 +134,7 @@ def test_a_database_whose_orphans_are_still_at_work_is_started_when_they_have_en
     monkeypatch.setattr("de_resources.local.postgres_server.ORPHAN_SECONDS", PATIENCE)
     server = psutil.Process(_database(lone_services.up(["postgres"])).pid)
     busy = beside.submit(_compute, PostgresDatabase())
-    while not (orphans := [process for process in server.children() if process.cpu_times().user > 0.2]):
+    while not (orphans := _at_work(server)):
         assert not busy.done(), "the computation was too short"
     server.kill()
     server.wait(PATIENCE)
@@ -144,6 +145,15 @@ def test_a_database_whose_orphans_are_still_at_work_is_started_when_they_have_en
     assert living(orphans) == []
     # The answer may have left the orphan before it noticed the death: the computation's outcome is not asked for.
     assert busy.exception(PATIENCE) is None or isinstance(busy.exception(), psycopg2.Error)
+
+
+def _at_work(server: psutil.Process) -> list[psutil.Process]:
+    """Its children that have computed for a while; others come and go."""
+    found = []
+    for process in server.children():
+        with suppress(psutil.NoSuchProcess):
+            found += [process] if process.cpu_times().user > 0.2 else []
+    return found
 
 
 def _compute(database: PostgresDatabase) -> None:

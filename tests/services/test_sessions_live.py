@@ -208,6 +208,7 @@ def test_a_topic_without_a_record_makes_an_empty_table_and_is_read_on(world: Wor
 
 
 def test_rows_the_database_refuses_change_nothing_and_older_ones_take_nothing_back(at_home: LocalServices) -> None:
+    query("DROP TABLE IF EXISTS gold.sessions_live")
     create_if_missing(PostgresDatabase(), RELATION)
     row: dict[str, Any] = {name: datetime(2026, 1, 1, tzinfo=UTC) for name, _ in RELATION.columns}
     row |= {"session_id": "s", "user_id": "jane", "visits": 2, "first_page": "/", "last_page": "/", "is_closed": False}
