@@ -69,6 +69,8 @@ def test_any_history_and_any_events_give_what_looking_up_by_hand_gives(spark: Sp
     for world, (those, asked) in enumerate(generated(st.tuples(histories(), SEEN), 24)):
         versions += [(f"{who}{world}", *rest) for who, *rest in those]
         seen += [(who and f"{who}{world}", t) for who, t in asked]
+        # Where one version ends and the next one begins.
+        seen += [(f"{who}{world}", t) for who, *span, _ in those for t in span if t is not None]
     events = spark.createDataFrame([(n, *each) for n, each in enumerate(seen)], EVENTS)
     dimension = spark.createDataFrame(versions, SCHEMA)
     expected = {n: by_hand(versions, *each) for n, each in enumerate(seen)}
