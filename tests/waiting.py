@@ -13,6 +13,14 @@ PATIENCE = 180.0
 machine is, and a test that has waited for it has failed. No verdict depends on how much of it was needed."""
 
 
+def until(condition: Callable[[], object], why: str = "it did not happen in time", pause: float = 0.05) -> None:
+    """Look again and again until it is so; `why` is what a test says that has waited in vain."""
+    deadline = real.monotonic() + PATIENCE
+    while not condition():
+        assert real.monotonic() < deadline, why
+        real.sleep(pause)
+
+
 @dataclass
 class Clock:
     """Stands for the module `time` where steps wait for their next attempt: a sleep takes no time and is written down.

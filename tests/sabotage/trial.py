@@ -20,7 +20,7 @@ LONGEST_SECONDS, LONGEST_TEST = 1200, 600
 """Each test has a time-out of its own, which fails it; what lasts longer than theirs is no answer."""
 _TESTS_FAILED, _NOTHING_RAN = 1, 5
 # A defect may make an endless loop: a test that names no time of its own is given less than elsewhere.
-_OPTIONS = ("-q", "-o", "timeout=240", "--no-header", "--tb=short", "-p", "sabotage.witness", "-p", "no:cacheprovider")
+_OPTIONS = ("-q", "-o", "timeout=150", "--no-header", "--tb=short", "-p", "sabotage.witness", "-p", "no:cacheprovider")
 
 
 @dataclass(frozen=True)

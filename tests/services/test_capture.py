@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from platform_world import WAITING_CAPTURE, kill_service
 from psycopg2 import OperationalError
 from psycopg2.extras import execute_batch
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 from de_assets.cli.doctor.diagnosis import diagnose
 from de_assets.cli.doctor.finding import FindingVerdict
@@ -230,8 +229,7 @@ def test_rows_from_before_arrive_once_as_a_snapshot_and_changes_go_on_from_there
     world.execute("INSERT INTO {} SELECT n, 'old', '2024-01-01Z', mod(n, 2) = 0, n FROM generate_series(1, 500) n")
     assert not prepare(PostgresDatabase(), world.source), "the capture takes the snapshot"
     relaying()
-    while status(PostgresDatabase(), world.source) is None:
-        time.sleep(0.05)
+    until(lambda: status(PostgresDatabase(), world.source))
     world.execute("DELETE FROM {} WHERE id <= 100")
     world.wait()
 
@@ -297,12 +295,6 @@ def test_the_relay_beats_though_nothing_changes_and_a_broken_one_leaves_its_last
         except OperationalError as error:
             ended.append(error)
 
-    def until(condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + CAPTURED
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
     loop = Thread(target=relay)
     loop.start()
     try:
@@ -342,8 +334,7 @@ def test_a_slot_whose_snapshot_never_arrived_is_made_anew(world: World, relaying
         cursor.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (world.source.slot,))
     world.execute("INSERT INTO {} (id) VALUES (3)")
     relaying()
-    while len(world.records()) < 4:
-        time.sleep(0.05)
+    until(lambda: len(world.records()) >= 4)
     world.wait()
     snapshot = world.changes()
     assert [c["op"] for c in snapshot] == ["t", "r", "r", "r"]
@@ -362,8 +353,7 @@ def test_a_snapshot_that_does_not_end_in_time_leaves_nothing_and_is_taken_once_t
     assert status(PostgresDatabase(), world.source) is None, "no log is kept for it"
     assert world.records() == []
     relaying()
-    while len(world.records()) < 3:
-        time.sleep(0.05)
+    until(lambda: len(world.records()) >= 3)
     assert [c["op"] for c in world.changes()] == ["t", "r", "r"]
 
 
@@ -383,8 +373,7 @@ def test_what_was_deleted_while_there_was_no_slot_ends_with_the_next_snapshot(
     with PostgresDatabase().connect() as session, session.cursor() as cursor:
         cursor.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (world.source.slot,))
     relaying()
-    while len(world.changes()) < 4:
-        time.sleep(0.05)
+    until(lambda: len(world.changes()) >= 4)
     assert judged().passed
 
     capture_again = give_up(world)
@@ -392,8 +381,7 @@ def test_what_was_deleted_while_there_was_no_slot_ends_with_the_next_snapshot(
     world.execute("DELETE FROM {} WHERE id < 3")
     world.execute("INSERT INTO {} (id) VALUES (4)")
     capture_again()
-    while len(world.changes()) < 7:
-        time.sleep(0.05)
+    until(lambda: len(world.changes()) >= 7)
 
     told = world.changes()
     assert [c["op"] for c in told] == ["t", "r", "r", "r", "t", "r", "r"]

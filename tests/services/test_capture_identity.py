@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import red_checks
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from test_capture import read_committed
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 from de_assets.automation.maintenance.recapture import capture_anew_job
 from de_checks.capture import capture_check
@@ -208,8 +207,7 @@ def test_a_slot_whose_log_is_gone_is_red_until_the_job_has_begun_the_capture_aga
     assert job.execute_in_process(run_config=config, resources={"database": world.database}).success
     assert not judged()[0], "nothing is kept for anybody yet"
     with world.relaying():
-        while status(world.database, world.source) is None:
-            time.sleep(0.05)
+        until(lambda: status(world.database, world.source))
     assert judged()[0]
     assert world.told() == [("c", 1), ("c", 2), ("r", 2)], "a snapshot is all that there is"
 
@@ -231,8 +229,7 @@ def test_changes_of_a_rebuilt_database_are_neither_dropped_nor_confirmed(world: 
     delete_topic(world.source.topic)
     KafkaBroker().ensure_topics([TopicSpec(world.source.topic, partitions=3)])
     with world.relaying():
-        while status(world.database, world.source) is None:
-            time.sleep(0.05)
+        until(lambda: status(world.database, world.source))
     assert world.told() == [("r", 2)], "what the message says to do heals it"
 
 
@@ -288,6 +285,5 @@ def test_a_capture_does_not_go_on_into_a_topic_that_was_made_anew(world: World) 
 
     drop(world.database, world.source)
     with world.relaying():
-        while status(world.database, world.source) is None:
-            time.sleep(0.05)
+        until(lambda: status(world.database, world.source))
     assert world.told() == [("r", 1), ("r", 2)]

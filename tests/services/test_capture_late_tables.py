@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 from test_capture import read_committed
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 from de_resources.capture import Capture, CaptureSource, drop, prepare, slot, wait_until_captured
 from de_resources.capture.__main__ import keep_relaying
@@ -238,7 +238,10 @@ def test_a_table_that_was_dropped_and_made_again_is_taken_in_again_while_the_cap
         f"DROP TABLE {world.second}; CREATE TABLE {world.second} (id int PRIMARY KEY, changes int NOT NULL);"
         f"ALTER TABLE {world.second} REPLICA IDENTITY FULL; INSERT INTO {world.second} VALUES (7, 7)"
     )
-    while not published(world):
+
+    def has_changed() -> bool:
         world.change(random)
-    world.change(random)
+        return published(world)
+
+    until(has_changed)
     agree(world)

@@ -6,9 +6,8 @@ Before the first of them dies, the lake has what the simulator put in, hour by h
 from __future__ import annotations
 
 import signal
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from other_reader import multiset
 from platform_world import HOURS, KEYS, Lakehouse, Platform, Report, key_of
 from run_worker import wait_for
-from waiting import PATIENCE
+from waiting import until
 
 from de_assets.sources.simulator import Defect, Truth
 
@@ -161,7 +160,7 @@ def test_a_killed_workers_write_goes_on_in_the_engine_and_never_harms(lakehouse:
     written_before = lakehouse.files("scratch/slow")
     worker = lakehouse.start({**other, "key": "a"}, graph="scratch_assets", SCRATCH_BLOCK=lakehouse.folder)
     wait_for(lakehouse.folder / "writing")
-    _until(lambda: len(lakehouse.files("scratch/slow")) > len(written_before))
+    until(lambda: len(lakehouse.files("scratch/slow")) > len(written_before))
     worker.kill()
     orphans = lakehouse.files("scratch/slow") - written_before
     assert orphans, "the kill came after a file was written"
@@ -176,10 +175,3 @@ def test_a_killed_workers_write_goes_on_in_the_engine_and_never_harms(lakehouse:
     assert lakehouse.multiset("scratch/slow") == rerun
     assert rerun.total() == len(rerun) == 40_000
     assert not orphans & set(lakehouse.log("scratch/slow").files().column("path").to_pylist())
-
-
-def _until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
