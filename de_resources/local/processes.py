@@ -32,13 +32,13 @@ def stop_all(home: Path, grace: float = GRACE_SECONDS) -> int:
     for process in targets:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(_polite_signal(process))
-    stubborn = _running_after(grace, targets)
+    stubborn = running_after(grace, targets)
     # Asked again: a process may have started another one between the look and the signal.
     survivors = _with_descendants([*stubborn, *marked(home)])
     for process in survivors:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    _running_after(grace, survivors)
+    running_after(grace, survivors)
     return len(set(targets) | set(survivors))
 
 
@@ -56,7 +56,7 @@ def works_in(pid: int, folder: Path) -> bool:
     return False
 
 
-def _running_after(seconds: float, processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+def running_after(seconds: float, processes: Sequence[psutil.Process]) -> list[psutil.Process]:
     """Those that still run then; returns as soon as none does.
 
     One that has ended runs no more, though its status may never be asked for: in a container nobody may do it for orphans.

@@ -24,7 +24,7 @@ import psutil
 from supervisor.xmlrpc import Faults, SupervisorTransport
 
 from de_resources.errors import TransientError
-from de_resources.local.processes import MARKER, STOP_SIGNAL
+from de_resources.local.processes import MARKER, STOP_SIGNAL, running_after
 from de_resources.local.service import Program, write_private
 from de_resources.settings import Settings
 
@@ -126,10 +126,10 @@ class Supervision:
 
     def shut_down(self, timeout: float = 60.0) -> None:
         """Have supervisord stop its services and itself, and wait until it is gone; nothing when it does not answer."""
-        with suppress(OSError, xmlrpc.client.Error, psutil.NoSuchProcess, psutil.TimeoutExpired):
+        with suppress(OSError, xmlrpc.client.Error, psutil.NoSuchProcess):
             daemon = psutil.Process(int(self._rpc.getPID()))
             self._rpc.shutdown()
-            daemon.wait(timeout)
+            running_after(timeout, [daemon])
 
     def start(self, name: str, program: Program) -> None:
         """Start a program that does not run, with the configuration given now. Returns at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ import pytest
 from processes import living
 from waiting import PATIENCE
 
+from benchmarks.orphans import adopted
 from de_resources.local import LocalServices, ServicesFailed, ServiceState, ServiceStatus
 from de_resources.local.processes import marked
 from de_resources.postgres import PostgresDatabase
@@ -66,6 +68,27 @@ def test_up_recovers_from_a_killed_supervisor_and_stale_pid_files(
     assert after.state is ServiceState.RUNNING
     assert after.port == before.port
     assert stranger.poll() is None
+
+
+SHUT_DOWN = """
+from de_resources.local.supervision import Supervision
+from de_resources.settings import Settings
+
+Supervision(Settings.from_environment()).shut_down(timeout=1e6)
+"""
+
+
+def test_a_supervisor_whose_end_nobody_asks_for_has_ended(
+    lone_services: LocalServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose first process asks for no orphan's status: it stays in the list of processes."""
+    home = lone_services.settings.home
+    monkeypatch.setenv("DE_HOME", str(home))
+    with adopted():
+        lone_services.up(["postgres"])
+        supervisor = psutil.Process(int((home / "run" / "supervisord.pid").read_text()))
+        subprocess.run([sys.executable, "-c", SHUT_DOWN], check=True, timeout=PATIENCE)
+        assert supervisor.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_data_folder_that_a_strangers_server_uses_is_left_alone(lone_services: LocalServices) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the benchmarks are not installed with the packages
 
-from benchmarks.cases.make_run import peak_of_run
+from benchmarks.cases.make_run import lasting, peak_of_run
 from benchmarks.cases.make_test import figure_of
 from benchmarks.document import render, summary
 from benchmarks.figure import CERTAINTY, Figure, Kind, Verdict, median_interval
@@ -200,3 +200,9 @@ def test_every_kind_has_cells() -> None:
     for kind, rounds in product(Kind, (0, 1, 5)):
         figure = replace(ratio(*[1.0] * rounds), kind=kind, units=1, gib=(1.0,) * rounds)
         assert len(cells(figure)) == 8
+
+
+def test_what_one_look_found_is_no_peak() -> None:
+    """A child that is about to become another program has its parent's memory."""
+    assert lasting([0.0, 1.0, 3.5, 3.4, 5.6, 3.6, 3.6, 0.5]) == 3.6
+    assert lasting([0.0]) == 0.0

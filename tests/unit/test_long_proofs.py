@@ -29,6 +29,8 @@ def module(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
     proofs = {test: long_proofs.LongProof(test, "test_short") for test in LISTED}
     monkeypatch.setattr(long_proofs, "listed", lambda: proofs)
     monkeypatch.setattr(soaking, "STATE", pytester.path / "soak.json")
+    # Each call would look five times for garbage before it ends.
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:unraisableexception")
     pytester.makepyfile(test_module=MODULE)
     return pytester
 

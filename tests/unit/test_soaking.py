@@ -32,6 +32,8 @@ def proofs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
     import soaking
 
     monkeypatch.setattr(soaking, "STATE", pytester.path / "soak.json")
+    # Each call would look five times for garbage before it ends.
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:unraisableexception")
     return pytester
 
 
