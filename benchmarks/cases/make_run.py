@@ -61,9 +61,7 @@ def peak_of_run(home: Path, every: float = _LOOK_SECONDS) -> Iterator[list[float
 
     def look() -> None:
         while not over.wait(every):
-            # The services outlive the command that starts them: they are the supervisor's children, and those of who adopts it.
-            at_work = {*psutil.Process().children(recursive=True), *_supervised(home)}
-            seen.append(sum(map(_proportional, at_work)) / 2**20)
+            seen.append(sum(map(_proportional, at_work(home))) / 2**20)
 
     watcher = threading.Thread(target=look, daemon=True)
     watcher.start()
@@ -72,6 +70,11 @@ def peak_of_run(home: Path, every: float = _LOOK_SECONDS) -> Iterator[list[float
     finally:
         over.set()
         watcher.join()
+
+
+def at_work(home: Path) -> set[psutil.Process]:
+    """Each once: the services outlive the command that starts them, as the supervisor's children and those of who adopts it."""
+    return {*psutil.Process().children(recursive=True), *_supervised(home)}
 
 
 def _supervised(home: Path) -> list[psutil.Process]:
