@@ -244,4 +244,5 @@ def test_a_table_that_was_dropped_and_made_again_is_taken_in_again_while_the_cap
         return published(world)
 
     until(has_changed)
+    world.change(random)
     agree(world)
