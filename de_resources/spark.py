@@ -28,7 +28,7 @@ from de_resources.compat.java_process import (
     java_process_lives,
     session_was_stopped,
 )
-from de_resources.engine.errors import BROKEN_CALLS, ENGINE_ERRORS, session_is_gone
+from de_resources.engine.errors import BROKEN_CALLS, ENGINE_ERRORS, broke_off, session_is_gone
 from de_resources.engine.own_commits import USER_METADATA, session_mark
 from de_resources.engine.sessions import is_connect
 from de_resources.errors import TransientError
@@ -110,7 +110,7 @@ class SparkEngine(LazyPySparkResource):
         session = self._spark_session
         if session is None:
             return None
-        patience = _ENDING if isinstance(error, (ConnectionError, EOFError)) else 0
+        patience = _ENDING if broke_off(error) else 0
         return None if _answers(session, self._opened or "", patience) else self.lost()
 
     @contextmanager

@@ -80,6 +80,12 @@ def has_condition(error: BaseException, *prefixes: str) -> str | None:
     return next((said.condition for said in causes(error) if said.condition.startswith(prefixes)), None)
 
 
+def broke_off(error: BaseException) -> bool:
+    """Whether a call ended without the engine's answer: its process may be ending just now."""
+    # What the Java side has answered has a class of its own, or its trace in the message.
+    return isinstance(error, (ConnectionError, EOFError)) or (type(error) is Py4JError and "Trace:" not in str(error))
+
+
 def session_is_gone(error: BaseException) -> bool:
     """Whether the failure says itself that nobody answers, or that the server does not know the session any more."""
     if isinstance(error, Py4JNetworkError) or has_condition(error, *_NO_SESSION):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -33,7 +33,21 @@ def test_a_process_that_is_asked_with_patience_may_end_meanwhile(ending: subproc
     assert not java_process_lives(patience=20)
 
 
-@pytest.mark.parametrize("error", [Py4JNetworkError("closed"), ConnectionRefusedError(111, "refused"), EOFError()])
+BROKEN = {
+    "closed": Py4JNetworkError("closed"),
+    "reset": Py4JError("An error occurred while calling o67.sc"),  # all that Py4J says of it
+    "refused": ConnectionRefusedError(111, "refused"),
+    "no answer": EOFError(),
+}
+REFUSED = {
+    "Spark": AnalysisException(message="No such column."),
+    "Py4J": Py4JError(
+        "An error occurred while calling o67.sc. Trace:\npy4j.Py4JException: Method sc([]) does not exist\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("error", BROKEN.values(), ids=BROKEN)
 def test_a_call_that_breaks_before_the_process_has_ended_leaves_nothing_of_it(
     ending: subprocess.Popen[bytes], error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,11 +60,12 @@ def test_a_call_that_breaks_before_the_process_has_ended_leaves_nothing_of_it(
     assert engine._spark_session is None
 
 
-def test_an_engine_that_only_refuses_is_not_waited_for(ending: subprocess.Popen[bytes]) -> None:
+@pytest.mark.parametrize("error", REFUSED.values(), ids=REFUSED)
+def test_an_engine_that_only_refuses_is_not_waited_for(ending: subprocess.Popen[bytes], error: Exception) -> None:
 
     engine = SparkEngine(url="local[1]")
     engine._spark_session = session = SparkSession.__new__(SparkSession)
     running = SimpleNamespace(isStopped=lambda: False)
     session._sc = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: running))  # type: ignore[assignment]
-    assert engine.lost_by(AnalysisException(message="No such column.")) is None
+    assert engine.lost_by(error) is None
     assert ending.poll() is None, "it has not ended while the question was answered"
