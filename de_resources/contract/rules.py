@@ -10,6 +10,7 @@ from typing import Any
 from de_resources.errors import PermanentError
 from de_resources.sql.identifiers import identifier
 from de_resources.sql.literals import literal
+from de_resources.sql.regexes import texts
 
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'")
 _NAME = re.compile(r"(?<![\w.`])(?:`([^`]+)`|([A-Za-z_]\w*)\b(?!\s*\())")
@@ -114,10 +115,24 @@ def _length(column: str, s: Mapping[str, Any]) -> str:
     return f"({' AND '.join(bounds) or 'TRUE'})"
 
 
+def _begins(column: str, pattern: str) -> str:
+    few = texts(pattern.removeprefix("^"))
+    return _any_of("startswith", column, few) if few else f"{column} RLIKE {literal(f'^(?:{pattern})')}"
+
+
+def _holds(column: str, pattern: str) -> str:
+    few = texts(pattern)
+    return _any_of("contains", column, few) if few else f"{column} RLIKE {literal(pattern)}"
+
+
+def _any_of(function: str, column: str, few: Iterable[str]) -> str:
+    return f"({' OR '.join(f'{function}({column}, {literal(text)})' for text in few)})"
+
+
 _PREDICATES: Mapping[str, Predicate] = {
     **comparisons(literal),
-    "str_matches": lambda c, s: f"{c} RLIKE {literal('^(?:' + _pattern(s['pattern']) + ')')}",
-    "str_contains": lambda c, s: f"{c} RLIKE {literal(_pattern(s['pattern']))}",
+    "str_matches": lambda c, s: _begins(c, _pattern(s["pattern"])),
+    "str_contains": lambda c, s: _holds(c, _pattern(s["pattern"])),
     "str_startswith": lambda c, s: f"startswith({c}, {literal(s['string'])})",
     "str_endswith": lambda c, s: f"endswith({c}, {literal(s['string'])})",
 }

@@ -33,7 +33,9 @@ class Everything(pa.DataFrameModel):
     one_of: T.StringType = pa.Field(nullable=True, isin=["a", "it's; --", "back\\slash"])
     none_of: T.StringType = pa.Field(nullable=True, notin=["x", "'"])
     shaped: T.StringType = pa.Field(nullable=True, str_matches=r"^\d{2}-[a-z]+$")
+    linked: T.StringType = pa.Field(nullable=True, str_matches=r"https?://")
     holding: T.StringType = pa.Field(nullable=True, str_contains="@")
+    holding_one: T.StringType = pa.Field(nullable=True, str_contains=r"[@#]")
     starting: T.StringType = pa.Field(nullable=True, str_startswith="'a")
     ending: T.StringType = pa.Field(nullable=True, str_endswith="z")
     sized: T.StringType = pa.Field(nullable=True, str_length={"min_value": 2, "max_value": 3})
@@ -63,7 +65,9 @@ GOOD: dict[str, list[Any]] = {
     "one_of": ["a", "it's; --", "back\\slash"],
     "none_of": ["y"],
     "shaped": ["12-ab"],
+    "linked": ["http://a", "https://"],
     "holding": ["a@b"],
+    "holding_one": ["a#b", "@"],
     "starting": ["'abc"],
     "ending": ["xyz"],
     "sized": ["ab", "äöü"],
@@ -80,7 +84,9 @@ BAD: dict[str, list[Any]] = {
     "one_of": ["b", ""],
     "none_of": ["x", "'"],
     "shaped": ["x12-ab", "12-ab1", "", "12-"],
+    "linked": ["httpss://a", "xhttp://a", "HTTP://a", ""],
     "holding": ["ab"],
+    "holding_one": ["ab"],
     "starting": ["abc", "'A"],
     "ending": ["xyZ"],
     "sized": ["a", "abcd", ""],
