@@ -131,6 +131,7 @@ def test_a_rule_that_has_no_answer_is_broken(spark: SparkSession) -> None:
     assert violations(frame(spark, [{**good, "above": None, "at_least": 1.0}])) == {"ordered": 1}
 
 
+@pytest.mark.pattern("constraints_enforcer")
 def test_rules_in_the_engine_are_true_to_their_meaning(spark: SparkSession) -> None:
     """Rows that break one rule each, in one frame; nulls break `…_present` alone."""
     good = {c: values[0] for c, values in GOOD.items()}

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from de_resources.sql.regexes import texts
 
+pytestmark = [pytest.mark.pattern("constraints_enforcer")]
+
 CHARACTERS = "ab.:?"
 ALL = ["".join(chosen) for length in range(5) for chosen in product(CHARACTERS, repeat=length)]
 
