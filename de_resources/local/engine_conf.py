@@ -67,6 +67,9 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
         # Plans of some hundred shapes come again: the default, a hundred, forgets what it has compiled before it is used again.
         "spark.sql.codegen.cache.maxEntries": "1000",
+        # Java compiles no method of more than 8,000 bytes. Spark fuses a plan into one of up to 65,535, which is then
+        # interpreted for every row: with 60 rules in one projection ten times as slow. Such a plan is left in its own pieces.
+        "spark.sql.codegen.hugeMethodLimit": "8000",
         # Rows go to Python in larger pieces than ten thousand, which took a tenth more CPU for five million narrow ones; their
         # bytes are bounded apart, at 64 MiB.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
