@@ -19,6 +19,7 @@ from de_resources.contract import ROWS, Contract
 from de_resources.contract.rules import Rule
 from de_resources.delta.attribution import KeyGroups
 from de_resources.delta.slices import Slice
+from de_resources.delta.write.frames import counters
 from de_resources.sql.balanced import balanced
 from de_resources.sql.identifiers import identifier
 
@@ -49,11 +50,10 @@ class Example:
 def count_by_key(frame: DataFrame, slice_: Slice | None, contract: Contract) -> dict[Key, Count]:
     """Rows and violations per key of the slice, by one grouped query. A key without rows has zeros."""
     rules = [r.name for r in contract.rules]
-    counters = [F.count(F.lit(1)), *(F.count(F.when(F.expr(r.violated), 1)) for r in contract.rules)]
     groups = KeyGroups(slice_.by_key, frame.schema) if slice_ else None
     by = [F.expr(expression) for expression in groups.expressions] if groups else []
     found: dict[Key, Counter[str]] = defaultdict(Counter)
-    for row in _inside(frame, slice_).groupBy(*by).agg(*counters).collect():
+    for row in _inside(frame, slice_).groupBy(*by).agg(*counters(contract)).collect():
         key = groups.key_of(row[: len(by)]) if groups else None
         found[key].update(dict(zip([ROWS, *rules], row[len(by) :], strict=True)))
     keys: Sequence[Key] = slice_.keys if slice_ else [None]

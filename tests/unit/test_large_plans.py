@@ -4,6 +4,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from de_resources.engine.plans import interpret_plans
+
 pytestmark = [pytest.mark.pattern("dead_letter")]
 
 
@@ -17,8 +19,7 @@ def steps(session: SparkSession, reasons: int) -> int:
 
 def test_a_plan_that_java_would_not_compile_is_left_in_pieces(spark: SparkSession) -> None:
     session = spark.newSession()
-    session.conf.set("spark.sql.codegen.wholeStage", True)  # which tests do without
-    session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
+    interpret_plans(session, interpreted=False)
     few, many = steps(session, 5), steps(session, 200)
     assert many > few
     session.conf.set("spark.sql.codegen.hugeMethodLimit", 65535)

@@ -10,7 +10,6 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from de_resources.contract import ROWS
 from de_resources.delta.log.table_log import Stored
 from de_resources.delta.publish.audits import Audit, KeepsContract, Subject
 from de_resources.delta.publish.publication import last_before
@@ -27,6 +26,7 @@ from de_resources.delta.publish.staging import (
 from de_resources.delta.publish.verdicts import AuditFinding, Judged
 from de_resources.delta.slices import Slice
 from de_resources.delta.table import Written
+from de_resources.delta.write import frames
 from de_resources.delta.write.request import WriteRequest
 from de_resources.sql.balanced import balanced
 
@@ -56,12 +56,8 @@ def sorted_out(request: WriteRequest, audits: Sequence[Audit]) -> Column:
 
 def counters(request: WriteRequest, audits: Sequence[Audit]) -> list[Column]:
     """Rows, violations of each rule, and what the audits measure; `measure N` is the N-th of them."""
-    rules = request.table.contract.rules if request.table.contract else ()
-    return [
-        F.count(F.lit(1)).alias(ROWS),
-        *(F.count(F.when(F.expr(r.violated), 1)).alias(r.name) for r in rules),
-        *(F.expr(sql).alias(f"measure {n}") for n, sql in enumerate(_measures(audits).values())),
-    ]
+    measures = (F.expr(sql).alias(f"measure {n}") for n, sql in enumerate(_measures(audits).values()))
+    return [*frames.counters(request.table.contract), *measures]
 
 
 def _measures(audits: Sequence[Audit]) -> dict[str, str]:
