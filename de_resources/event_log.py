@@ -5,6 +5,8 @@ verdict of a check opens the index three times, each time with its own commit an
 that SQLite tidies up behind the last one. Here the engine of a file is kept, what the index has of one event is one
 transaction, and a connection to the index stays open, as does one to the log of a run in the process that executes it, from its
 first step to its end.
+Events of an output's partitions come together, and are stored as one statement for each file: Dagster hands them over so where
+the environment has `DAGSTER_EVENT_BATCH_SIZE`, which is set here where nobody has.
 Everything else is Dagster's own: files, tables, migrations, one lock. Who follows a run in the UI watches its file, which
 changes by itself when the last connection to it is closed: it is touched after each event.
 
@@ -22,8 +24,9 @@ import os
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,10 +38,12 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import QueuePool
 
 from de_resources.compat.event_log import (
+    ASSET_EVENTS,
     INDEX_SHARD_NAME,
     SQLITE_BUSY_TIMEOUT_SECONDS,
     AssetCheckExecutionsTable,
     ConfigurableClassData,
+    SqlEventLogStorageTable,
     SqliteEventLogStorage,
 )
 
@@ -46,6 +51,9 @@ _KEPT = 64
 """Files whose engines are kept: one for each run at work, and the index of all."""
 
 
+_BATCH_VARIABLE = "DAGSTER_EVENT_BATCH_SIZE"
+_BATCH = 1000
+"""Events that are stored together. One of a partition takes some kilobytes."""
 _HELD_FROM = DagsterEventType.STEP_START
 _HELD_UNTIL = (DagsterEventType.RUN_SUCCESS, DagsterEventType.RUN_FAILURE, DagsterEventType.RUN_CANCELED)
 _GIVEN = ("SUCCEEDED", "FAILED")
@@ -95,6 +103,7 @@ class SqliteEventLog(SqliteEventLogStorage):
         """As Dagster calls it, before anything else."""
         if not hasattr(self, "_base_dir"):
             self._open(str(Path(instance.root_directory, "history", "runs")))
+        os.environ.setdefault(_BATCH_VARIABLE, str(_BATCH))
         super().register_instance(instance)
 
     def store_event(self, event: EventLogEntry) -> None:
@@ -112,8 +121,36 @@ class SqliteEventLog(SqliteEventLogStorage):
         if kind in _HELD_UNTIL:
             with self._db_lock:
                 self._close(event.run_id)
+        self._touch(event.run_id)
+
+    def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
+        """As `store_event` of each in turn; those of assets, one after the other, in one transaction for each file."""
+        for (run_id, kind), alike in groupby(events, lambda each: (each.run_id, each.dagster_event_type)):
+            if kind in ASSET_EVENTS:
+                self._store_asset_events(run_id, list(alike))
+            else:
+                super().store_event_batch(list(alike))
+
+    def _store_asset_events(self, run_id: str, events: Sequence[EventLogEntry]) -> None:
+        """Of one run and one kind, so that only the last one of an asset changes what is known of the asset."""
+        table = SqlEventLogStorageTable
+        rows = [self._event_to_row(each) for each in events]
+        with self.run_connection(run_id) as log:
+            log.execute(table.insert(), rows)
+        with self.index_transaction() as index:
+            index.execute(table.insert(), rows)
+            # Nobody else writes before this transaction ends: they are the newest.
+            newest = index.execute(select(func.max(table.c.id))).scalar_one()
+            numbered = dict(enumerate(events, newest - len(events) + 1))
+            self._store_asset_event_tags(index, list(numbered.values()), list(numbered))
+            last = {each.get_dagster_event().asset_key: number for number, each in numbered.items()}
+            for number in last.values():
+                self._store_asset_event(index, numbered[number], number)
+        self._touch(run_id)
+
+    def _touch(self, run_id: str) -> None:
         with suppress(FileNotFoundError):  # a run that was deleted meanwhile
-            os.utime(self.path_for_shard(event.run_id))
+            os.utime(self.path_for_shard(run_id))
 
     def _update_asset_check_evaluation(self, event: EventLogEntry, event_id: int | None) -> None:
         """As Dagster does; then the verdict goes behind those that runs have given before it which were made after its own."""

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sqlite3
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
@@ -124,6 +125,82 @@ def test_the_index_has_all_of_an_event_or_nothing(home: Path, monkeypatch: pytes
     assert "ASSET_CHECK_EVALUATION" in kinds
     assert "ASSET_MATERIALIZATION" in mirrored
     assert "ASSET_CHECK_EVALUATION" not in mirrored
+
+
+def everything(logs: Path) -> dict[str, list[tuple[object, ...]]]:
+    """All rows of all files, but for the moments at which rows were made."""
+    found: dict[str, list[tuple[object, ...]]] = {}
+    for file in sorted(logs.glob("*.db")):
+        with closing(sqlite3.connect(file)) as opened:
+            for (table,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                columns = [name for _, name, *_ in opened.execute(f"PRAGMA table_info({table})")]
+                kept = ", ".join(
+                    f'"{name}"' for name in columns if name not in ("create_timestamp", "migration_completed")
+                )
+                found[f"{file.name}/{table}"] = opened.execute(f"SELECT {kept} FROM {table} ORDER BY 1").fetchall()
+    return found
+
+
+@dg.multi_asset(
+    specs=[dg.AssetSpec("sold"), dg.AssetSpec("unsold")],
+    partitions_def=DAYS,
+    backfill_policy=dg.BackfillPolicy.single_run(),
+)
+def trade() -> Iterator[dg.MaterializeResult[None]]:
+    for name in ("sold", "unsold"):
+        yield dg.MaterializeResult(asset_key=name, metadata={"rows": 7}, tags={"kind": name})
+
+
+@dg.asset_check(asset=dg.AssetKey("sold"))
+def is_sold() -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(passed=True)
+
+
+def test_events_that_come_together_are_stored_as_one_by_one(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every event of a run over some days, in the lots in which Dagster gives them, in this log and in Dagster's own."""
+    monkeypatch.delenv("DAGSTER_EVENT_BATCH_SIZE", raising=False)
+    lots: list[list[dg.EventLogEntry]] = []
+    stored, together = SqliteEventLog.store_event, SqliteEventLog.store_event_batch
+
+    def one(log: SqliteEventLog, entry: dg.EventLogEntry) -> None:
+        lots.append([entry])
+        stored(log, entry)
+
+    def some(log: SqliteEventLog, entries: Sequence[dg.EventLogEntry]) -> None:
+        before = len(lots)
+        together(log, entries)
+        lots[before:] = [list(entries)]
+
+    monkeypatch.setattr(SqliteEventLog, "store_event", one)
+    monkeypatch.setattr(SqliteEventLog, "store_event_batch", some)
+    job = dg.Definitions([trade], asset_checks=[is_sold], executor=dg.in_process_executor)
+    whole = job.resolve_implicit_global_asset_job_def()
+    with dg.DagsterInstance.local_temp(str(home), overrides={**QUIET, **OWN}) as instance:
+        assert whole.execute_in_process(instance=instance, tags=days("2024-10-10", "2024-10-13")).success
+    # What is planned, checks among it, and what either output has of each day.
+    assert [len(lot) for lot in lots if len(lot) > 1] == [4 + 4 + 1, 4, 4]
+    monkeypatch.undo()
+    own, theirs = SqliteEventLog(str(tmp_path / "own")), SqliteEventLogStorage(str(tmp_path / "theirs"))
+    for lot in lots:
+        own.store_event_batch(lot)
+        for entry in lot:
+            theirs.store_event(entry)
+    own.dispose()
+    assert everything(tmp_path / "own") == everything(tmp_path / "theirs")
+
+
+def test_events_that_come_together_are_all_in_the_index_or_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> None:
+        raise RuntimeError("in the middle of a lot")
+
+    with dg.DagsterInstance.local_temp(str(home), overrides={**QUIET, **OWN}) as instance:
+        monkeypatch.setattr(SqliteEventLog, "_store_asset_event", breaks)
+        with pytest.raises(RuntimeError, match="in the middle"):
+            dg.materialize([orders], instance=instance, tags=days("2024-10-10", "2024-10-13"))
+    with closing(sqlite3.connect(home / "history" / "runs" / "index.db")) as index:
+        assert index.execute("SELECT count(*) FROM event_logs WHERE asset_key IS NOT NULL").fetchone() == (0,)
 
 
 def test_a_process_that_is_killed_leaves_all_that_it_has_told(home: Path) -> None:
