@@ -22,7 +22,7 @@ from benchmarks.measure import Samples, alternate
 from benchmarks.workbench import Workbench
 from de_assets.transforms.data_value.mergeable_measures import count, mean, total
 from de_assets.transforms.data_value.salting import Skew, aggregate_by_skew, skew_of
-from de_resources.delta.write.stream import only_meanwhile
+from de_resources.engine.sessions import only_meanwhile
 
 EXPONENT = 1.5
 GREATEST_KEY = 1_000_000

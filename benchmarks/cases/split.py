@@ -78,7 +78,7 @@ class Split:
                     f"split_{name}", contract=Contract.of(TABLES[name]), partitioned_by=("landing_hour",)
                 )
                 stamp = self.bench.stamp(table)
-                overwrite.replace(session, table, frame, stamp, slice_=slice_, pre_clustered=name == "valid")
+                overwrite.replace(session, table, frame, stamp, slice_=slice_, pre_clustered=True)
         finally:
             parsed.unpersist()
 

@@ -37,7 +37,8 @@ from benchmarks.workbench import Workbench
 from de_assets.transforms.data_value.closing_rules import Inactivity, micros
 from de_assets.transforms.data_value.sessions import GAP, PIECE, sessions
 from de_assets.transforms.data_value.stateful_sessionizer import STATE_SETTINGS, Arrival, stream_sessions
-from de_resources.delta.write.stream import keep_progress, only_meanwhile
+from de_resources.delta.write.stream import keep_progress
+from de_resources.engine.sessions import only_meanwhile
 from de_resources.lag import nearest_rank
 
 START = datetime(2026, 1, 5, tzinfo=UTC)

@@ -6,6 +6,8 @@ Source: pattern *Data Overwrite*; Delta's `replaceWhere` and `txnAppId`/`txnVers
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -16,7 +18,12 @@ from de_resources.delta.write import constraints, frames
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.refusals import explained
 from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm
+from de_resources.engine.sessions import only_meanwhile
 from de_resources.errors import PermanentError
+
+_FEW_FILES_OPEN = {"spark.sql.maxConcurrentOutputFileWriters": "8"}
+"""A task that holds no more partitions than this writes a file of each side by side; from there on it sorts its rows first, as
+it does without. Bounded, as each file keeps up to a row group in memory, where a sort goes to the disk."""
 
 
 def replace(
@@ -53,7 +60,8 @@ def replace(
         options["mergeSchema"] = "true"
     if replace_schema:
         options["overwriteSchema"] = "true"
-    return _write(session, table, frame, stamp, slice_, "overwrite", options, form)
+    settings = _FEW_FILES_OPEN if pre_clustered else {}
+    return _write(session, table, frame, stamp, slice_, "overwrite", options, form, settings)
 
 
 def append(
@@ -82,6 +90,7 @@ def _write(
     mode: str,
     options: dict[str, str],
     form: StoredForm,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Written:
     started = time.monotonic()
     crash_point("before_write", table.name)
@@ -91,7 +100,7 @@ def _write(
     held = constraints.held(table)
     guarded = frames.counted(frames.guard(frame, slice_), table.contract, observation, held)
     crash_point("before_commit", table.name)
-    with explained(table, frame, slice_):
+    with explained(table, frame, slice_), only_meanwhile(session, settings):
         form.encoded(guarded, table.name, slice_).write.format("delta").mode(mode).options(**options).save(table.uri)
     crash_point("after_commit", table.name)
     return _confirmed(table, stamp, observation, held, time.monotonic() - started)

@@ -12,8 +12,8 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +28,7 @@ from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.refusals import explained
 from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm
 from de_resources.engine.errors import BROKEN_CALLS, ENGINE_ERRORS
+from de_resources.engine.sessions import only_meanwhile
 from de_resources.engine.stream_source import AnotherSource, StreamSource, require_same
 from de_resources.errors import PermanentError
 from de_resources.lag import nearest_rank
@@ -133,22 +134,6 @@ def run_available_now(
 def keep_progress(session: SparkSession) -> None:
     """Have the engine tell of every micro-batch of the streams that are started from now on, not of the last 100 only."""
     session.conf.set(*_PROGRESS_KEPT)
-
-
-@contextmanager
-def only_meanwhile(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session for what is started meanwhile: a query takes them along, and keeps them in its checkpoint."""
-    before = {name: session.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, known in before.items():
-            if known is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, known)
 
 
 def identify(session: SparkSession, output: str, checkpoint: str, source: StreamSource) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -108,3 +109,48 @@ def test_an_origin_writes_one_slice_once_and_another_one_too(
         *(f"this run had already committed the slice as version {version}" for version in (1, 0)),
     ]
     assert rows_of(target.uri) == [(1, "a"), (1, "b")]
+
+
+def steps_of_rows(session: SparkSession, since: int) -> list[str]:
+    """What the engine did with the rows of a range, in the jobs from this one on: the names of its steps."""
+    store = session.sparkContext._jsc.sc().statusStore()
+    jobs = store.jobsList(None)
+    stages = [
+        jobs.apply(i).stageIds().apply(k)
+        for i in range(jobs.size())
+        if jobs.apply(i).jobId() >= since
+        for k in range(jobs.apply(i).stageIds().size())
+    ]
+
+    def names(cluster: Any) -> list[str]:
+        parts = cluster.childClusters()
+        return [cluster.name(), *(name for i in range(parts.size()) for name in names(parts.apply(i)))]
+
+    (steps,) = (
+        found for each in stages if "Range" in (found := names(store.operationGraphForStage(each).rootCluster()))
+    )
+    return steps
+
+
+def next_job(session: SparkSession) -> int:
+    jobs = session.sparkContext._jsc.sc().statusStore().jobsList(None)
+    return max((jobs.apply(i).jobId() for i in range(jobs.size())), default=-1) + 1
+
+
+def test_rows_that_lie_by_partition_are_not_sorted(spark: SparkSession, table: MakeTable, stamp: MakeStamp) -> None:
+    """Whole, and in a file for each partition, also where a task has more of them than it may have files open."""
+    target = table(partitioned_by=("k",))
+    keys = [f"{n:02}" for n in range(12)]
+    rows = spark.range(120, numPartitions=1).select("id", F.format_string("%02d", F.col("id") % 12).alias("k"))
+    steps = []
+    for frame, slice_, lies_so in ((rows.where("k = '00'"), slice_of("00"), False), (rows, slice_of(*keys), True)):
+        first = next_job(spark)
+        written = replace(spark, target, frame, stamp(), slice_=slice_, pre_clustered=lies_so)
+        assert written.rows == 10 * len(slice_.keys)
+        steps.append(steps_of_rows(spark, first))
+    assert ["Sort" in each for each in steps] == [True, False]
+    log = target.log()
+    assert log is not None
+    assert log.rows_by_partition() == {(key,): 10 for key in keys}
+    assert log.files().num_rows == len(keys)
+    assert spark.conf.get("spark.sql.maxConcurrentOutputFileWriters", None) in (None, "0"), "of this write alone"

@@ -84,7 +84,7 @@ from de_resources.capture.envelope import TransactionOrigin, records, truncation
 from de_resources.capture.pgoutput import Relation, RowChange
 from de_resources.contract import Contract
 from de_resources.delta.slices import OffsetRange
-from de_resources.delta.write.stream import only_meanwhile
+from de_resources.engine.sessions import only_meanwhile
 from de_resources.replication.allow_list import allowed
 
 pytestmark = pytest.mark.pattern("dead_letter")
