@@ -50,17 +50,18 @@ from de_resources.spark import SparkEngine
     retry_policy=RETRY_TRANSIENT,
     name="landed_visits",
     outs={
+        # A landed file belongs to one hour, and the engine reads whole files where they are small: both are pre-clustered.
         "dead": dg.AssetOut(
             **dataset(
                 VisitsDeadLetter,
                 patterns=["dead_letter"],
                 partition="landing_hour",
                 pool=LANDING,
+                pre_clustered=True,
                 schema_mode="merge",
             ),
         ),
         "valid": dg.AssetOut(
-            # A landed file belongs to one hour, and the engine reads whole files where they are small.
             **dataset(
                 BronzeVisits,
                 patterns=["incremental_loader", "dead_letter", "concurrent_runner"],
@@ -96,7 +97,7 @@ def parsed_lines(lines: DataFrame, decisions: DataFrame | None) -> DataFrame:
     """Every line, landed or repaired, with the visit's columns or its error, and with what was decided about it."""
     parsed = parse_visits(with_decisions(lines, decisions, window="landing_hour"), "payload").transform(close, ERROR)
     # Kept once: of what was understood the text is the payload.
-    return parsed.withColumn("payload", F.when(F.col(ERROR).isNotNull(), F.col("payload")))
+    return parsed.withColumn("payload", F.when(F.col(ERROR).isNotNull(), F.col("payload").cast("binary")))
 
 
 def understood(parsed: DataFrame) -> DataFrame:

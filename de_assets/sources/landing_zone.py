@@ -1,4 +1,4 @@
-"""Reading the drop folder through the engine: only complete folders, as raw bytes, with their place."""
+"""Reading the drop folder through the engine: only complete folders, byte by byte, with their place."""
 
 import os
 from collections import defaultdict
@@ -26,7 +26,7 @@ from de_resources.lineage.inputs import made_of, read_as
 from de_resources.settings import Settings
 
 READINESS_VARIABLE = "DE_VISITS_READINESS"
-_LINE = "payload BINARY, source_file STRING, landing_hour TIMESTAMP"
+_LINE = "payload STRING, source_file STRING, landing_hour TIMESTAMP"
 _DECISION = "letter_id STRING, kind STRING, attempt INT, raw STRING, why STRING"
 
 
@@ -104,7 +104,7 @@ class LandingZone(dg.ConfigurableResource):
         }
 
     def visit_lines(self, session: SparkSession, hours: Sequence[datetime]) -> Landed:
-        """The landed lines of these hours: `payload` (binary), `source_file`, `landing_hour`.
+        """The landed lines of these hours: `payload` (text, with the bytes as they lie there), `source_file`, `landing_hour`.
 
         A file that cannot be read, or not to its end, is named, and a rejected line stands for what is missing of it; what
         can be read of it is described in `damaged_files`. Raises `FolderNotReady` when an hour is not closed. Hours without
@@ -128,7 +128,7 @@ class LandingZone(dg.ConfigurableResource):
         for damage in damages:
             hour, place = files[damage.file], printable(damage.file.relative_to(self.path).as_posix())
             told[hour][place] = damage.sentence
-            rejected.append((damage.rejected(place), place, hour))
+            rejected.append((damage.rejected(place).decode(), place, hour))
         if rejected or not frames:
             frames.append(made_of(session.createDataFrame(rejected, _LINE), LANDED_VISITS, ["value"]))
         return Landed(reduce(DataFrame.unionAll, frames), told)
@@ -173,7 +173,7 @@ def _read(session: SparkSession, files: Sequence[Path], *, ignore_corrupt: bool 
     if files:
         reader = session.read.option("ignoreCorruptFiles", str(ignore_corrupt).lower())
         lines = reader.text(literally([str(file) for file in files]))
-        yield read_as(lines.select(F.col("value").cast("binary").alias("payload"), *_place(VISITS)), LANDED_VISITS)
+        yield read_as(lines.select(F.col("value").alias("payload"), *_place(VISITS)), LANDED_VISITS)
 
 
 def _place(dataset: str) -> tuple[Column, Column]:

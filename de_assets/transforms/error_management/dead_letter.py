@@ -52,22 +52,23 @@ def letter_id(window: str) -> Column:
     """As `identify`, of the columns `payload`, `repair_of` and `window`."""
     origin = F.coalesce(F.col(REPAIR_OF), F.unix_seconds(F.col(window)).cast("string"))
     prefix = F.encode(F.concat(origin, F.lit("\n")), "UTF-8")
-    return F.substring(F.sha2(F.concat(prefix, F.col("payload")), 256), 1, _ID_LENGTH)
+    return F.substring(F.sha2(F.concat(prefix, F.col("payload").cast("binary")), 256), 1, _ID_LENGTH)
 
 
 def with_decisions(lines: DataFrame, decisions: DataFrame | None, *, window: str) -> DataFrame:
     """The lines (`payload`, `source_file`, `window`) and the repaired ones, each with what was decided about it.
 
+    The payload becomes a text, of the same bytes, which need not be UTF-8: a binary value is copied by whoever looks at it.
     Adds `repair_of` (the letter in whose place the line stands), `attempts` (replays of it), `decision` and `why`.
     `decisions` has the fields of `Decision`, `source_file` and `window`; None: nothing was decided, and nothing is joined.
     A decision about a line that is not there is without effect. A rerun gives the same rows.
     """
     nothing = F.lit(None).cast("string")
-    own = lines.withColumns({REPAIR_OF: nothing, ATTEMPTS: F.lit(0)})
+    own = lines.withColumns({"payload": F.col("payload").cast("string"), REPAIR_OF: nothing, ATTEMPTS: F.lit(0)})
     if decisions is None:
         return own.withColumns({DECISION: nothing, WHY: nothing})
     repaired = decisions.where(F.col("kind") == DeadLetterKind.REPAIRED).select(
-        F.col("raw").cast("binary").alias("payload"),
+        F.col("raw").alias("payload"),
         "source_file",
         window,
         F.col("letter_id").alias(REPAIR_OF),

@@ -19,7 +19,8 @@ def stated_time(text: Column) -> Column:
 
 def _with_seconds(text: Column) -> Column:
     """ISO 8601 lets seconds out (`2026-01-05T10:05+01:00`), and Spark reads a zone behind seconds only."""
-    has_none = (F.substring(text, 14, 1) == ":") & F.substring(text, 17, 1).isin("Z", "+", "-", " ")
+    # Where the text ends there, its seconds are let out too.
+    has_none = (F.substring(text, 14, 1) == ":") & F.lit("Z+- ").contains(F.substring(text, 17, 1))
     completed = F.concat(F.substring(text, 1, 16), F.lit(":00"), F.substr(text, F.lit(17)))
     return F.when(has_none, completed).otherwise(text)
 

@@ -49,7 +49,7 @@ def read(zone: LandingZone, engine: SparkEngine) -> tuple[dict[str, list[bytes]]
         assert row["landing_hour"].hour == HOUR.hour
         said = json.loads(row["payload"]).get("rejected")
         if said is None:
-            lines[Path(row["source_file"]).name].append(bytes(row["payload"]))
+            lines[Path(row["source_file"]).name].append(row["payload"].encode())
         else:
             assert said["file"] == row["source_file"]
             rejected[Path(said["file"]).name] = (said["line"], said["reason"])

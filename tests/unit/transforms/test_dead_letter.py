@@ -58,7 +58,7 @@ def test_a_line_has_the_same_identity_in_both_languages(spark: SparkSession) -> 
 
 def test_without_decisions_the_lines_stay_as_they_are(spark: SparkSession) -> None:
     found = with_decisions(lines(spark, [b"good", b"bad"]), None, window="landing_hour")
-    assert sorted(bytes(r.payload) for r in found.collect()) == [b"bad", b"good"]
+    assert sorted(r.payload for r in found.collect()) == ["bad", "good"]
     assert {(r.repair_of, r.attempts, r.decision, r.why) for r in found.collect()} == {(None, 0, None, None)}
 
 

@@ -66,7 +66,7 @@ def verdicts(spark: SparkSession, content: bytes) -> list[tuple[bytes, bool]]:
             (prepared / "part.json").write_bytes(content)
             publish(hour_folder(Path(root), HOUR), {"part.json": prepared / "part.json"})
         lines = LandingZone(root=root).visit_lines(spark, [HOUR]).lines
-        parsed = parse_visits(lines, "payload").select("payload", F.col(ERROR).isNull())
+        parsed = parse_visits(lines, "payload").select(F.col("payload").cast("binary"), F.col(ERROR).isNull())
         return [(bytes(payload), is_visit) for payload, is_visit in parsed.collect()]
 
 

@@ -1,11 +1,14 @@
 """Parsing: every line is understood or explained, with the field that is to blame."""
 
 import json
+import re
 
 import pytest
 from pyspark.sql import SparkSession
 
+from de_assets.bronze.visits import parsed_lines
 from de_assets.transforms.error_management.visit_parser import parse_visits
+from de_resources.engine.plans import interpret_plans
 
 pytestmark = pytest.mark.pattern("dead_letter", "wrapper")
 
@@ -57,6 +60,13 @@ CASES = {
     "wrong type": (line(keep_private="unknown"), "not a JSON object of the expected form", None),
     "context is text": (line(context="unknown"), "not a JSON object of the expected form", None),
     "bytes": (line(page="pagé").replace(b"pag", b"\xff\xfe"), "the bytes are not UTF-8", None),
+    "a NUL": (line(page="page\0"), "page holds a NUL character", "page"),
+    "a NUL elsewhere": (line(release="\0"), None, None),
+    "a NUL as it is": (
+        line(page="page_1").replace(b"page_1", b"page\0"),
+        "not a JSON object of the expected form",
+        None,
+    ),
     "null id": (line(visit_id=None), "visit_id is missing", "visit_id"),
     "blank id": (line(visit_id="  "), "visit_id is missing", "visit_id"),
     "absent user": (without("user_id"), "user_id is missing", "user_id"),
@@ -134,3 +144,16 @@ def test_who_gives_no_reason_has_rejected_nothing(parsed: dict[str, dict[str, ob
     row = parsed[name]
     assert row["raw"] == CASES[name][0].decode()
     assert (row["error_file"], row["error_line"]) == (None, None)
+
+
+def test_what_judges_a_record_is_compiled(spark: SparkSession) -> None:
+    """Of one method for all steps behind the JSON reader, which Java compiles up to 8,000 bytes: else every step copies."""
+    session = spark.newSession()
+    interpret_plans(session, interpreted=False)
+    lines = parsed_lines(
+        session.createDataFrame([], "payload STRING, source_file STRING, landing_hour TIMESTAMP"), None
+    )
+    generated = session._jvm.PythonSQLUtils.explainString(lines._jdf.queryExecution(), "codegen")  # type: ignore[union-attr]
+    sizes = [int(size) for size in re.findall(r"maxMethodCodeSize:(\d+)", generated)]
+    assert len(sizes) == 2, "before the reader, and behind it"
+    assert max(sizes) < 7_800, "and some room for a rule more"
