@@ -97,9 +97,7 @@ class Workbench:
         """An instance that keeps runs and events on the disk where `dagster.yaml` says, as a local installation does."""
         folder = self.folder("instances") / name
         folder.mkdir(parents=True)
-        configured = yaml.safe_load((PROJECT / "dagster.yaml").read_text())
-        overrides = {name: configured[name] for name in ("telemetry", "event_log_storage")}
-        with dg.DagsterInstance.local_temp(str(folder), overrides=overrides) as instance:
+        with dg.DagsterInstance.local_temp(str(folder), overrides=_recording()) as instance:
             yield instance
 
     def resources(self, name: str) -> dict[str, Any]:
@@ -153,7 +151,7 @@ class Workbench:
         """Variables of a run worker with a lake and a Dagster instance of its own."""
         home = self.folder("workers") / name
         (home / "dagster").mkdir(parents=True, exist_ok=True)
-        (home / "dagster" / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+        (home / "dagster" / "dagster.yaml").write_text(yaml.safe_dump(_recording()))
         return {"LAKE_ROOT": str(home / "lake"), "DAGSTER_HOME": str(home / "dagster"), **variables}
 
     def materialize(self, module: str, selection: str, environment: Mapping[str, str]) -> str:
@@ -169,6 +167,12 @@ class Workbench:
                 self.spark.stop()
         finally:
             self._services.down()
+
+
+def _recording() -> dict[str, Any]:
+    """How `dagster.yaml` has runs and events recorded."""
+    configured = yaml.safe_load((PROJECT / "dagster.yaml").read_text())
+    return {name: configured[name] for name in ("telemetry", "event_log_storage")}
 
 
 @contextmanager
