@@ -14,8 +14,9 @@ One thing is not as Dagster has it. The newest verdict of a check is the one tha
 that was made last: of two runs over one partition at once the second may end first, and then Dagster takes what is there
 for never judged, so that all that waits for its gates waits for ever.
 
-A commit reaches the disk with the next tidying up (`synchronous=NORMAL`): a process that is killed loses nothing; where the
-power fails, the last events may be missing, and what is there is consistent.
+A commit reaches the disk with the next tidying up (`synchronous=NORMAL`): a process that is killed loses nothing that it has
+told, and of events that come together it has told all or none; where the power fails, the last events may be missing, and what
+is there is consistent.
 """
 
 from __future__ import annotations

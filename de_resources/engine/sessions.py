@@ -28,9 +28,8 @@ def only_meanwhile(session: SparkSession, settings: Mapping[str, str]) -> Iterat
     try:
         yield
     except BROKEN_CALLS as error:
-        is_gone = broke_off(error) or session_is_gone(
-            error
-        )  # and its settings with it: to ask for them would only take time
+        # With it its settings are gone: to give them back would only take time, and hide what happened.
+        is_gone = broke_off(error) or session_is_gone(error)
         raise
     finally:
         if not is_gone:
