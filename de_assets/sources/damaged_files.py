@@ -40,9 +40,9 @@ class FileDamage:
         """For people."""
         return f"{self.reason} ({self.lines:,} line(s) before it were read)" if self.lines else self.reason
 
-    def rejected(self, place: str) -> bytes:
+    def rejected(self, place: str) -> str:
         """The rejected line that stands for the rest of the file at `place`."""
-        return rejected_line("", self.reason, self.lines + 1, place).rstrip(b"\n")
+        return rejected_line("", self.reason, self.lines + 1, place).decode().rstrip("\n")
 
 
 def damaged(files: Iterable[Path]) -> list[FileDamage]:

@@ -128,7 +128,7 @@ class LandingZone(dg.ConfigurableResource):
         for damage in damages:
             hour, place = files[damage.file], printable(damage.file.relative_to(self.path).as_posix())
             told[hour][place] = damage.sentence
-            rejected.append((damage.rejected(place).decode(), place, hour))
+            rejected.append((damage.rejected(place), place, hour))
         if rejected or not frames:
             frames.append(made_of(session.createDataFrame(rejected, _LINE), LANDED_VISITS, ["value"]))
         return Landed(reduce(DataFrame.unionAll, frames), told)

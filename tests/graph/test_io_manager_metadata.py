@@ -2,13 +2,12 @@
 
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from engine_jobs import counted_jobs
 from io_manager_support import CHANGES, DAILY, OBSERVER, ORDER, ORDERS, Shop, asset, counting
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -172,18 +171,6 @@ def test_rows_under_a_deletion_vector_are_neither_counted_nor_shown(shop: Shop) 
     assert [r["id"] for r in log.first_rows(["id"], 3)] == [5, 6, 7]
 
 
-@contextmanager
-def counted_jobs(shop: Shop, group: str) -> Iterator[list[int]]:
-    jobs: list[int] = []
-    context = shop.spark.sparkContext
-    context.setJobGroup(group, group)
-    try:
-        yield jobs
-    finally:
-        jobs.extend(context.statusTracker().getJobIdsForGroup(group))
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-
-
 @counted_on_the_way
 def test_all_of_it_costs_no_job_and_no_second_look_at_the_data(shop: Shop, tmp_path: Path) -> None:
     """The same frame written by Spark alone takes as many jobs, without an observer as many, and each row is computed once."""
@@ -202,13 +189,13 @@ def test_all_of_it_costs_no_job_and_no_second_look_at_the_data(shop: Shop, tmp_p
 
     shop.seed("orders", rows, ORDER)
     by_spark_alone(shop.frame(rows, ORDER))  # the first write of a table that was there has jobs of its own
-    with counted_jobs(shop, "spark") as by_spark:
+    with counted_jobs(shop.spark) as by_spark:
         by_spark_alone(frame())
     assert seen.stat().st_size == 100
     jobs: dict[str, int] = {}
     for name, each in {"plain": definition(), "watched": definition(writer=OBSERVER)}.items():
         seen.unlink()
-        with counted_jobs(shop, name) as ours:
+        with counted_jobs(shop.spark) as ours:
             result = shop.run(each, key="2024-01-01")
         jobs[name] = len(ours)
         assert seen.stat().st_size == 100

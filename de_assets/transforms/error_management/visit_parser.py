@@ -118,8 +118,10 @@ def _converted(column: str) -> str:
 
 
 def _value(column: str) -> Column:
+    if column not in _TIMES:
+        return _source(column)
     moment = F.col(_converted(column))
-    return F.when(conceivable(moment), moment) if column in _TIMES else _source(column)
+    return F.when(conceivable(moment), moment)
 
 
 class _Fault(NamedTuple):

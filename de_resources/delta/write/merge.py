@@ -29,6 +29,7 @@ from de_resources.delta.write.key_elsewhere import require_nowhere_else, told
 from de_resources.delta.write.refusals import explained
 from de_resources.delta.write.stored_form import AS_IT_IS, StoredForm, is_kept, kept_with
 from de_resources.engine.own_commits import USER_METADATA
+from de_resources.engine.sessions import only_meanwhile
 from de_resources.errors import PermanentError
 from de_resources.sql.balanced import balanced
 from de_resources.sql.identifiers import identifier
@@ -363,13 +364,5 @@ def _doubled(text: str) -> str:
 @contextmanager
 def _user_metadata(session: SparkSession, text: str) -> Iterator[None]:
     """MERGE takes its commit metadata from the session only, which threads of one process share."""
-    with _SESSION_CONF:
-        before = session.conf.get(USER_METADATA, None)
-        session.conf.set(USER_METADATA, text)
-        try:
-            yield
-        finally:
-            if before is None:
-                session.conf.unset(USER_METADATA)
-            else:
-                session.conf.set(USER_METADATA, before)
+    with _SESSION_CONF, only_meanwhile(session, {USER_METADATA: text}):
+        yield

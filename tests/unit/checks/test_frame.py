@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
+from engine_jobs import counted_jobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -189,10 +189,6 @@ def test_a_contract_without_a_key_is_counted_all_the_same(spark: SparkSession) -
 
 def test_the_frame_is_computed_once_in_two_jobs_at_most(spark: SparkSession) -> None:
     frame = spark.range(0, 1000, 1, 4).selectExpr("'a' shop", "id number", "id price", "id pieces")
-    group = uuid4().hex
-    spark.sparkContext.setJobGroup(group, "judge")
-    try:
+    with counted_jobs(spark) as jobs:
         judge(frame, CONTRACT)
-    finally:
-        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
-    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)) <= 2
+    assert len(jobs) <= 2

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, convert_to_deltalake
+from engine_jobs import counted_jobs
 from other_reader import rows_of
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -111,30 +112,18 @@ def test_an_origin_writes_one_slice_once_and_another_one_too(
     assert rows_of(target.uri) == [(1, "a"), (1, "b")]
 
 
-def steps_of_rows(session: SparkSession, since: int) -> list[str]:
-    """What the engine did with the rows of a range, in the jobs from this one on: the names of its steps."""
-    store = session.sparkContext._jsc.sc().statusStore()
-    jobs = store.jobsList(None)
-    stages = [
-        jobs.apply(i).stageIds().apply(k)
-        for i in range(jobs.size())
-        if jobs.apply(i).jobId() >= since
-        for k in range(jobs.apply(i).stageIds().size())
-    ]
+def steps_of_rows(session: SparkSession, jobs: list[int]) -> list[str]:
+    """What the engine did with the rows of a range in one of the jobs: the names of its steps."""
+    store, tracker = session.sparkContext._jsc.sc().statusStore(), session.sparkContext.statusTracker()
+    told = [tracker.getJobInfo(job) for job in jobs]
 
     def names(cluster: Any) -> list[str]:
         parts = cluster.childClusters()
         return [cluster.name(), *(name for i in range(parts.size()) for name in names(parts.apply(i)))]
 
-    (steps,) = (
-        found for each in stages if "Range" in (found := names(store.operationGraphForStage(each).rootCluster()))
-    )
+    stages = [names(store.operationGraphForStage(stage).rootCluster()) for job in told if job for stage in job.stageIds]
+    (steps,) = (found for found in stages if "Range" in found)
     return steps
-
-
-def next_job(session: SparkSession) -> int:
-    jobs = session.sparkContext._jsc.sc().statusStore().jobsList(None)
-    return max((jobs.apply(i).jobId() for i in range(jobs.size())), default=-1) + 1
 
 
 def test_rows_that_lie_by_partition_are_not_sorted(spark: SparkSession, table: MakeTable, stamp: MakeStamp) -> None:
@@ -144,10 +133,10 @@ def test_rows_that_lie_by_partition_are_not_sorted(spark: SparkSession, table: M
     rows = spark.range(120, numPartitions=1).select("id", F.format_string("%02d", F.col("id") % 12).alias("k"))
     steps = []
     for frame, slice_, lies_so in ((rows.where("k = '00'"), slice_of("00"), False), (rows, slice_of(*keys), True)):
-        first = next_job(spark)
-        written = replace(spark, target, frame, stamp(), slice_=slice_, pre_clustered=lies_so)
+        with counted_jobs(spark) as jobs:
+            written = replace(spark, target, frame, stamp(), slice_=slice_, pre_clustered=lies_so)
         assert written.rows == 10 * len(slice_.keys)
-        steps.append(steps_of_rows(spark, first))
+        steps.append(steps_of_rows(spark, jobs))
     assert ["Sort" in each for each in steps] == [True, False]
     log = target.log()
     assert log is not None
