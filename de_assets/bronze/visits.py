@@ -24,11 +24,13 @@ from de_assets.sources.landing_zone import LandingZone
 from de_assets.sources.systems import LANDED_VISITS
 from de_assets.transforms.error_management.dead_letter import (
     ATTEMPTS,
+    DECIDED,
     REPAIR_OF,
     WHY,
     close,
     letter_id,
     status,
+    undecided,
     was_dead_lettered,
     with_decisions,
     with_status_counts,
@@ -83,14 +85,17 @@ def landed_visits(
     """Parse the landed and the repaired lines of the run's hours once, and split them."""
     hours = [hourly.time_window_for_partition_key(key).start for key in context.partition_keys]
     session = spark.spark_session
-    landed = landing.visit_lines(session, hours)
-    parsed = parsed_lines(landed.lines, landing.decisions(session, hours)).persist()
+    landed, decisions = landing.visit_lines(session, hours), landing.decisions(session, hours)
+    parsed = parsed_lines(landed.lines, decisions)
+    # What is the same of every line need not be kept.
+    kept = (parsed.drop(*DECIDED) if decisions is None else parsed).persist()
+    parsed = undecided(kept) if decisions is None else kept
     try:
         letters = with_status_counts(dead_letters(parsed), window="landing_hour", status="status")
         yield dg.Output(letters.with_metadata(damage_metadata(landed.damaged)), "dead")
         yield dg.Output(understood(parsed), "valid")
     finally:
-        parsed.unpersist()
+        kept.unpersist()
 
 
 def parsed_lines(lines: DataFrame, decisions: DataFrame | None) -> DataFrame:

@@ -35,6 +35,8 @@ FINAL = (DeadLetterKind.REPAIRED, DeadLetterKind.DISCARDED)
 """After one of these a letter is closed."""
 
 REPAIR_OF, ATTEMPTS, DECISION, WHY = "repair_of", "attempts", "decision", "why"
+DECIDED = (REPAIR_OF, ATTEMPTS, DECISION, WHY)
+"""What was decided about a line, in four columns."""
 OPEN, REPLAYED, DISCARDED = "open", "replayed", "discarded"
 STATUSES = (OPEN, REPLAYED, DISCARDED)
 _TOLD = (DEAD_LETTERS_OPEN, "dead_letters/replayed", "dead_letters/discarded")
@@ -59,14 +61,13 @@ def with_decisions(lines: DataFrame, decisions: DataFrame | None, *, window: str
     """The lines (`payload`, `source_file`, `window`) and the repaired ones, each with what was decided about it.
 
     The payload becomes a text, of the same bytes, which need not be UTF-8: a binary value is copied by whoever looks at it.
-    Adds `repair_of` (the letter in whose place the line stands), `attempts` (replays of it), `decision` and `why`.
+    Adds `DECIDED`: `repair_of` (the letter in whose place the line stands), `attempts` (replays of it), `decision` and `why`.
     `decisions` has the fields of `Decision`, `source_file` and `window`; None: nothing was decided, and nothing is joined.
     A decision about a line that is not there is without effect. A rerun gives the same rows.
     """
-    nothing = F.lit(None).cast("string")
-    own = lines.withColumns({"payload": F.col("payload").cast("string"), REPAIR_OF: nothing, ATTEMPTS: F.lit(0)})
+    own = undecided(lines.withColumn("payload", F.col("payload").cast("string")))
     if decisions is None:
-        return own.withColumns({DECISION: nothing, WHY: nothing})
+        return own
     repaired = decisions.where(F.col("kind") == DeadLetterKind.REPAIRED).select(
         F.col("raw").alias("payload"),
         "source_file",
@@ -74,16 +75,22 @@ def with_decisions(lines: DataFrame, decisions: DataFrame | None, *, window: str
         F.col("letter_id").alias(REPAIR_OF),
         F.col("attempt").alias(ATTEMPTS),
     )
-    every = own.unionByName(repaired).withColumn("letter_id", letter_id(window))
+    every = own.unionByName(repaired, allowMissingColumns=True).withColumn("letter_id", letter_id(window))
     # What closes a letter outweighs that it was tried again.
     verdict = F.struct(F.col("kind").isin(*FINAL).alias("is_final"), "attempt", "kind", "why")
     verdicts = decisions.groupBy(window, "letter_id").agg(F.max(verdict).alias("verdict"))
     return every.join(F.broadcast(verdicts), [window, "letter_id"], "left").select(
-        *(column for column in own.columns if column != ATTEMPTS),
+        *(column for column in own.columns if column not in (ATTEMPTS, DECISION, WHY)),
         F.greatest(F.col(ATTEMPTS), F.coalesce(F.col("verdict.attempt"), F.lit(0))).alias(ATTEMPTS),
         F.col("verdict.kind").alias(DECISION),
         F.col("verdict.why").alias(WHY),
     )
+
+
+def undecided(lines: DataFrame) -> DataFrame:
+    """The lines as `with_decisions` gives those about which nothing was decided."""
+    nothing = F.lit(None).cast("string")
+    return lines.withColumns({REPAIR_OF: nothing, ATTEMPTS: F.lit(0), DECISION: nothing, WHY: nothing})
 
 
 def close(parsed: DataFrame, error: str) -> DataFrame:
