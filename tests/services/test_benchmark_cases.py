@@ -11,8 +11,6 @@ import pytest
 import warm_process
 from waiting import PATIENCE
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the benchmarks are not installed with the packages
-
 from benchmarks.workbench import PROJECT
 from de_resources.local import LocalServices
 from de_resources.spark import SparkEngine

@@ -17,8 +17,6 @@ import pytest
 from processes import living
 from waiting import PATIENCE
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the benchmarks are not installed with the packages
-
 from benchmarks.orphans import adopted
 from de_resources.local import LocalServices, ServicesFailed, ServiceState, ServiceStatus
 from de_resources.local.processes import marked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ import pytest
 import warm_process
 from dagster_delta import LocalConfig
 from pyspark.sql import DataFrame
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 from de_assets.automation.maintenance.publication import AUDITED, PUBLISH, publication_jobs
 from de_assets.contracts.traffic import VisitsCubeDaily
@@ -437,8 +436,5 @@ class held:  # noqa: N801 - reads as a statement
 
 def wait_until_somebody_waits_for(world: World) -> None:
     """Until a session of another load is held up by a lock."""
-    deadline = time.monotonic() + DEADLINE
     question = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'"
-    while not world.query(question):
-        assert time.monotonic() < deadline, "nobody waits"
-        time.sleep(0.02)
+    until(lambda: world.query(question), "nobody waits")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ import sessions_live_client as client
 import warm_process
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 from de_assets.gold.sessions_live import CONSUMER, RELATION, ClockWentBack, TableLost, checks, sessions_live
 from de_assets.sources.topics import VISITS
@@ -278,10 +277,7 @@ def _set_times(kind: str) -> None:
     entry = ConfigEntry(name, kind, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, VISITS, incremental_configs=[entry])
     admin(AdminClient.incremental_alter_configs, [resource])
-    deadline = time.monotonic() + PATIENCE
-    while log.setting(name) != kind:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: log.setting(name) == kind, f"the broker never said {kind}")
 
 
 def _run() -> dg.ExecuteInProcessResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 import warm_process
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 from de_assets.definitions import defs
 from de_assets.sources.topics import STAGING_VISITS, TOPICS, VISITS
@@ -364,7 +363,5 @@ def _trim(side: Topic, offset: int) -> None:
 def _delete(side: Topic) -> None:
     admin = AdminClient({**side.config})
     admin.delete_topics([side.topic])[side.topic].result(PATIENCE)
-    deadline = time.monotonic() + PATIENCE
-    while side.topic in admin.list_topics(timeout=PATIENCE).topics:
-        assert time.monotonic() < deadline, "the topic was not deleted in time"
-        time.sleep(0.05)
+    gone = "the topic was not deleted in time"
+    until(lambda: side.topic not in admin.list_topics(timeout=PATIENCE).topics, gone)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +14,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write.refusals import SourceAway
@@ -153,11 +152,12 @@ def test_a_broker_that_dies_in_the_middle_of_a_stream_is_named_and_the_next_run_
     commits = Random(soak_seed).randrange(2, 10)  # noqa: S311 - a place, not a secret
     stream.produce(0, *values)
 
+    def committed() -> bool:
+        log = stream.table.log()
+        return log is not None and log.version >= commits
+
     def kill_the_broker() -> None:
-        deadline = time.monotonic() + PATIENCE
-        while (log := stream.table.log()) is None or log.version < commits:
-            assert time.monotonic() < deadline, "no micro-batch was committed"
-            time.sleep(0.05)
+        until(committed, "no micro-batch was committed")
         broker = psutil.Process(next(each.pid for each in at_home.status() if each.name == "kafka"))
         broker.kill()
         broker.wait(PATIENCE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -15,7 +14,7 @@ from uuid import uuid4
 import psycopg2
 import pytest
 import warm_process
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 from weekly_world import BRIEF, COLUMNS, FIRST, SECOND, THIRD, World, rows_of
 
 from de_resources.delta.write.crash_points import at
@@ -212,10 +211,8 @@ def until_one_has_given_up(world: World) -> None:
         "SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE NOT l.granted AND n.nspname = '{}'"
     )
-    deadline = time.monotonic() + DEADLINE
-    for seen in (True, False):
-        while bool(world.query(waits)) is not seen:
-            assert time.monotonic() < deadline, "nobody tries to swap"
+    until(lambda: world.query(waits), "nobody tries to swap", pause=0)
+    until(lambda: not world.query(waits), "the attempt to swap is not over")
 
 
 @pytest.mark.faults

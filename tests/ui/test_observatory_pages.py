@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from observatory_worlds import large
 from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 from test_browser import CHROMIUM, FLAGS, LARGEST_PICTURE, PATIENCE_MS
 from traced_rows import NOW, OWNERS, session_of
 from waiting import PATIENCE
 from web_ui import PROJECT, until
 
+from benchmarks.observatory_world import large
 from de_assets.cli.trace_page import write_page
 from de_resources.observatory.site import pages_of
 from de_resources.pages.files import publish_site

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the benchmarks are not installed with the packages
 
 from benchmarks.case import ResultsDiffer
 from benchmarks.cases.concurrent_runner import NAMES, OURS, PLAIN, RS, Writers, figures, lost_commits, rows_of

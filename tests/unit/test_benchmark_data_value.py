@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
@@ -12,8 +11,6 @@ from typing import cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the benchmarks are not installed with the packages
 
 from benchmarks import visits
 from benchmarks.by_hand import Pair, fingerprint

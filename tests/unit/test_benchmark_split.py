@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the benchmarks are not installed with the packages
 
 from benchmarks.case import ResultsDiffer
 from benchmarks.cases.split import BAR, OURS, PEER, READINGS, _figure, bytes_read, require_readings, size_of

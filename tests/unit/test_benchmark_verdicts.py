@@ -15,8 +15,6 @@ from random import Random
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the benchmarks are not installed with the packages
-
 from benchmarks.cases.make_run import at_work, lasting, peak_of_run
 from benchmarks.cases.make_test import figure_of
 from benchmarks.document import render, summary

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the benchmarks are not installed with the packages
 
 from benchmarks.case import Case, ResultsDiffer, require_equal
 from benchmarks.document import render, summary

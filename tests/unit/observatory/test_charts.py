@@ -4,8 +4,8 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from observatory_worlds import DAY, NOW, days, hours
 
+from benchmarks.observatory_world import DAY, NOW, days, hours
 from de_resources.observatory.charts import HOURLY_DAYS, LISTED, STRIP, calendar, strip
 from de_resources.observatory.health import Cell
 from de_resources.observatory.model import HealthVerdict, ObservedPartition

@@ -2,8 +2,8 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from observatory_worlds import NOW
 
+from benchmarks.observatory_world import NOW
 from de_resources.observatory.lineage import MOST_NODES, LineageEdges
 from de_resources.observatory.model import ColumnRef, ObservedColumn, ObservedDataset, ObservedWorld
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from observatory_worlds import DAY, NOW, days, hours, judged, written
 
+from benchmarks.observatory_world import DAY, NOW, days, hours, judged, written
 from de_resources.observatory.health import cells, checks_now, health, newest_sum, problems, promises, rate, rows
 from de_resources.observatory.model import (
     Check,

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from observatory_worlds import NOW, days, judged, written
 
+from benchmarks.observatory_world import NOW, days, judged, written
 from de_resources.observatory.model import Check, ObservedDataset, Write
 from de_resources.observatory.series import (
     MOST_POINTS,

@@ -11,8 +11,8 @@ from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
 import pytest
-from observatory_worlds import NOW, days, judged, large, written
 
+from benchmarks.observatory_world import NOW, days, judged, large, written
 from de_resources.observatory.charts import SIGNS, WORDS, strip
 from de_resources.observatory.model import (
     Check,
