@@ -19,4 +19,4 @@ def counted_jobs(session: SparkSession) -> Iterator[list[int]]:
         yield jobs
     finally:
         jobs.extend(context.statusTracker().getJobIdsForGroup(group))
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type] # as its own text says

@@ -79,12 +79,9 @@ def with_decisions(lines: DataFrame, decisions: DataFrame | None, *, window: str
     # What closes a letter outweighs that it was tried again.
     verdict = F.struct(F.col("kind").isin(*FINAL).alias("is_final"), "attempt", "kind", "why")
     verdicts = decisions.groupBy(window, "letter_id").agg(F.max(verdict).alias("verdict"))
-    return every.join(F.broadcast(verdicts), [window, "letter_id"], "left").select(
-        *(column for column in own.columns if column not in (ATTEMPTS, DECISION, WHY)),
-        F.greatest(F.col(ATTEMPTS), F.coalesce(F.col("verdict.attempt"), F.lit(0))).alias(ATTEMPTS),
-        F.col("verdict.kind").alias(DECISION),
-        F.col("verdict.why").alias(WHY),
-    )
+    attempts = F.greatest(F.col(ATTEMPTS), F.coalesce(F.col("verdict.attempt"), F.lit(0)))
+    told = {ATTEMPTS: attempts, DECISION: F.col("verdict.kind"), WHY: F.col("verdict.why")}
+    return every.join(F.broadcast(verdicts), [window, "letter_id"], "left").withColumns(told).select(*own.columns)
 
 
 def undecided(lines: DataFrame) -> DataFrame:
