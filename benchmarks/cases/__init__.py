@@ -34,6 +34,7 @@ from benchmarks.cases import (
     small_asset,
     split,
     stateful_sessions,
+    year_of_hours,
 )
 
 CASES = tuple(
@@ -72,6 +73,7 @@ CASES = tuple(
             online_observer,
             lineage,
             row_lineage,
+            year_of_hours,
         ),
     )
 )

@@ -6,11 +6,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
+from functools import partial
 from itertools import chain, groupby, repeat
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Lock
+from threading import Event, Lock
 
 from .defects import Claims, Defect, stages
 from .memory import Memory, Verdict
@@ -35,6 +36,7 @@ class Hunt:
         self._lock = Lock()
         # Tests stop and fill the services, and would disturb each other.
         self._with_services = Lock()
+        self._interrupted = Event()
 
     def over(
         self, defects: Sequence[Defect], scratch: Path, lanes: int = LANES, seconds: float = math.inf
@@ -52,7 +54,7 @@ class Hunt:
         self._engines = WarmEngines(self._unharmed)
         workplaces = [Workplace(scratch / f"lane{lane}") for lane in range(lanes)]
         alone, shared = _queue(d for d in left if d.needs_services), _queue(d for d in left if not d.needs_services)
-        with closing(self._engines), ThreadPoolExecutor(lanes) as pool:
+        with closing(self._engines), ThreadPoolExecutor(lanes) as pool, self._interruptible():
             # The services import what the first lane has: where a defect is at work in one of them, it is that lane's. Its
             # groups are one task, for they would only wait for each other in both lanes.
             tasks = [(workplaces[0], _groups(left, needs_services=True))]
@@ -62,11 +64,23 @@ class Hunt:
             done = [pool.submit(self._lane, *each, deadline) for each in zip(workplaces, queues, strict=True)]
             return [*known, *(verdict for lane in done for verdict in lane.result())]
 
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Who interrupts waits neither for the tests that run nor for what was to come after them."""
+        try:
+            yield
+        except BaseException:
+            self._interrupted.set()
+            raise
+
+    def _is_over(self, deadline: float) -> bool:
+        return self._interrupted.is_set() or time.monotonic() >= deadline
+
     def _baseline(self, workplace: Workplace, groups: Iterable[Sequence[str]], deadline: float) -> None:
         """Find out which of the tests pass without any defect: one that fails anyway notices nothing."""
         for tests in groups:
             unknown = [test for test in tests if not self._memory.is_green(test)]
-            if not unknown or time.monotonic() >= deadline:
+            if not unknown or self._is_over(deadline):
                 continue
             outcome = self._run(workplace, unknown, stop_at_first=False)
             if not outcome.broken:
@@ -78,7 +92,7 @@ class Hunt:
     def _lane(self, workplace: Workplace, queues: Sequence[SimpleQueue[Defect]], deadline: float) -> list[Verdict]:
         verdicts: list[Verdict] = []
         for queue in queues:
-            while time.monotonic() < deadline and (defect := _next(queue)) is not None:
+            while not self._is_over(deadline) and (defect := _next(queue)) is not None:
                 verdict = self._judge(workplace, defect)
                 verdicts.append(verdict)
                 with self._lock:
@@ -120,13 +134,14 @@ class Hunt:
     def _run(
         self, workplace: Workplace, tests: Sequence[str], *, warm: bool = True, stop_at_first: bool = True
     ) -> Outcome:
+        ask = partial(run, workplace, tests, stop_at_first=stop_at_first, interrupted=self._interrupted)
         if any(test.startswith("tests/services") for test in tests):
             with self._with_services:
-                return run(workplace, tests, self._services, services=True, stop_at_first=stop_at_first)
+                return ask(extra=self._services, services=True)
         if not (warm and _may_be_warm(tests)):
-            return run(workplace, tests, stop_at_first=stop_at_first)
+            return ask()
         with self._engines.one() as engine:
-            return run(workplace, tests, engine.environment(), stop_at_first=stop_at_first)
+            return ask(extra=engine.environment())
 
 
 def _groups(defects: Sequence[Defect], *, needs_services: bool) -> list[list[str]]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 from .witness import REPORT
 from .workplace import Workplace, is_inside
@@ -40,8 +41,13 @@ def run(
     *,
     services: bool = False,
     stop_at_first: bool = True,
+    interrupted: Event | None = None,
 ) -> Outcome:
-    """Run the tests with these variables, until one fails unless told otherwise. What services keep outlives the call."""
+    """Run the tests with these variables, until one fails unless told otherwise, or somebody interrupts.
+
+    What services keep outlives the call.
+    """
+    interrupted = interrupted or Event()
     with tempfile.TemporaryDirectory(prefix="de-sabotage-", ignore_cleanup_errors=True) as scratch:
         report, output = Path(scratch) / "report.json", Path(scratch) / "output"
         environment = {**workplace.environment, **(extra or {}), REPORT: str(report)}
@@ -50,7 +56,8 @@ def run(
             environment["TMPDIR"] = scratch
         command = [sys.executable, "-m", "pytest", *_OPTIONS, *(["-x"] if stop_at_first else []), *tests]
         with output.open("wb") as out:
-            code = _finished(command, workplace.folder, environment, out, LONGEST_SECONDS + LONGEST_TEST * len(tests))
+            longest = LONGEST_SECONDS + LONGEST_TEST * len(tests)
+            code = _finished(command, workplace.folder, environment, out, longest, interrupted)
         told = output.read_text(errors="replace")[-4000:]
         if not report.exists():
             return Outcome((), (), "it did not end" if code is None else f"pytest ended with {code}", told)
@@ -65,7 +72,12 @@ def run(
 
 
 def _finished(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], out: object, seconds: float
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    out: object,
+    seconds: float,
+    interrupted: Event,
 ) -> int | None:
     """The exit code; None for a process that had to be ended, with all that it had started."""
     process = subprocess.Popen(
@@ -78,8 +90,7 @@ def _finished(
     )
     deadline = time.monotonic() + seconds
     ended = False
-    while not ended and time.monotonic() < deadline:
-        time.sleep(0.1)
+    while not ended and time.monotonic() < deadline and not interrupted.wait(0.1):
         # Looked at and not yet buried: until then nobody else can get its number, which is also that of its group.
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     # Also engines that outlive the tests that were cut short.

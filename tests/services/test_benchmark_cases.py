@@ -17,7 +17,7 @@ from de_resources.spark import SparkEngine
 
 pytestmark = pytest.mark.services
 
-CASES = ("generator", "import_time", "observatory", "make_test", "orderers", "sessions", "lineage")
+CASES = ("generator", "import_time", "observatory", "make_test", "orderers", "sessions", "lineage", "year_of_hours")
 """Those that end within some minutes; `make bench ARGS="--size small"` tries the others too."""
 
 

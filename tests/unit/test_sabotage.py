@@ -6,16 +6,21 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
+import psutil
 import pytest
 from own_modules import functions, proved
+from processes import living
 from sabotage.__main__ import main
 from sabotage.defects import FAULTS, PROJECT, Claims, Defect, defects, plain, rows
 from sabotage.hunt import green_in_suite
 from sabotage.memory import Memory, Verdict, passed_in_suite, state_of_the_code
 from sabotage.trial import run
 from sabotage.workplace import Workplace
+from waiting import PATIENCE, until
 
 from de_assets.catalogue.patterns import PATTERNS, Family
 
@@ -101,6 +106,28 @@ def test_a_failure_is_a_notice_and_what_cannot_run_is_none(workplace: Workplace)
     with workplace.with_defect(Defect("a", weeks, "LENGTH = ", "import nothing_of_this_name\nLENGTH = ", hint)):
         assert run(workplace, [hint]).broken == "pytest ended with 2"
     assert run(workplace, [f"{hint}::test_that_nobody_wrote"]).broken == "pytest ended with 4"
+
+
+def test_who_interrupts_does_not_wait_for_the_tests_that_run(workplace: Workplace) -> None:
+    test, begun = workplace.folder / "tests" / "unit" / "test_that_lasts.py", workplace.folder / "begun"
+    test.write_text(f"""
+import subprocess, time
+from pathlib import Path
+
+def test_lasts():
+    child = subprocess.Popen(["sleep", "600"])
+    Path({str(begun)!r}).write_text(str(child.pid))
+    time.sleep(600)
+""")
+    interrupted = Event()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(run, workplace, [str(test)], interrupted=interrupted)
+        until(lambda: begun.exists() and begun.read_text() != "", "the test runs")
+        interrupted.set()
+        outcome = asked.result(PATIENCE)
+    assert (outcome.failed, outcome.passed, outcome.broken) == ((), (), "it did not end"), "no answer"
+    child = int(begun.read_text())
+    until(lambda: not psutil.pid_exists(child) or not living([psutil.Process(child)]), "its child has ended")
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
