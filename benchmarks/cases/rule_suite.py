@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from uuid import uuid4
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from benchmarks import data
 from benchmarks.case import require_equal
+from benchmarks.engine_jobs import counted_jobs
 from benchmarks.figure import Figure, Kind
 from benchmarks.measure import Samples, Work, alternate
 from benchmarks.rule_peers import (
@@ -62,13 +62,9 @@ class Asked:
         return {name: partial(self._ask, name) for name in self.judges}
 
     def _ask(self, name: str) -> None:
-        context, group = self.bench.spark.sparkContext, uuid4().hex
-        context.setJobGroup(group, name)
-        try:
+        with counted_jobs(self.bench.spark) as jobs:
             self.answers[name] = self.judges[name](self.frame)
-        finally:
-            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type] # as its own text says
-        self.jobs[name] = len(context.statusTracker().getJobIdsForGroup(group))
+        self.jobs[name] = len(jobs)
 
     def verify(self, jobs: int, right: Answer) -> None:
         """Raise `ResultsDiffer` unless all said what is right, and ours with so many jobs at most."""

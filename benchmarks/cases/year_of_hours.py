@@ -12,10 +12,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
-import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -33,8 +32,7 @@ from de_resources.delta.slices import make_slice
 from de_resources.delta.table import Written
 
 MORE_SECONDS, TICK_SECONDS = 5.0, 0.3
-HOURS = dg.HourlyPartitionsDefinition("2024-01-01-00:00", end_date="2025-01-01-00:00")
-START = datetime(2024, 1, 1)
+START = datetime(2024, 1, 1, tzinfo=UTC)
 YEAR, DAY = "a year", "a day"
 Rows = Mapping[str | None, int | None]
 _WRITTEN = Written(version=0, commit=None, rows=None, violations=None, seconds=0)
@@ -53,7 +51,7 @@ class Range:
     @cached_property
     def keys(self) -> Sequence[str]:
         """The hours' keys."""
-        return HOURS.get_partition_keys()[: 24 * self.days]
+        return _calendar(self.days).hourly.get_partition_keys()
 
     @cached_property
     def frame(self) -> DataFrame:
@@ -67,7 +65,8 @@ class Range:
 
     def attributed(self) -> tuple[Rows, Rows]:
         """Whose rows they are, from the keys on: as the log says, and as the query finds."""
-        stored_in, found_in = (make_slice(self.keys, HOURS, column) for column in ("hour", "event_time"))
+        hours = _calendar(self.days).hourly
+        stored_in, found_in = (make_slice(self.keys, hours, column) for column in ("hour", "event_time"))
         log = TableLog.open(self._uri)
         assert log is not None
         stored = stored_per_key(log, stored_in, _WRITTEN)
@@ -111,10 +110,14 @@ def _attribution(bench: Workbench, days: int, rows_per_hour: int) -> Figure:
 
 
 def _tick(bench: Workbench, days: int) -> Figure:
-    calendar = Calendar(START, START + timedelta(days=days))
-    environment = bench.worker_environment("tick", DE_CALENDAR=str(calendar), DE_HOME=str(bench.folder("tick")))
+    home = str(bench.folder("tick"))
+    environment = bench.worker_environment("tick", DE_CALENDAR=str(_calendar(days)), DE_HOME=home)
     ticks = str(bench.pick(small=2, full=25))
     said = bench.program("-m", "benchmarks.programs.tick_over_hours", ticks, environment=environment)
     samples = tuple(Sample(**each) for each in json.loads(said.splitlines()[-1]))
     what = f"a tick over {24 * days:,} landed hours"
     return Figure("year_of_hours", what, Kind.SECONDS, "`visits_hour_landed`", samples, bar=TICK_SECONDS)
+
+
+def _calendar(days: int) -> Calendar:
+    return Calendar(START, START + timedelta(days=days))

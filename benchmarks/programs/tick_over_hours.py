@@ -16,7 +16,7 @@ from benchmarks.case import require_equal
 from benchmarks.measure import timed
 from de_assets.automation.triggers.landing import VISITS, visits_hour_landed
 from de_assets.partitions import hourly
-from de_assets.sources.landing import MARKER, PART, hour_folder
+from de_assets.sources.landing import PART, hour_folder, incoming, publish
 from de_assets.sources.landing_zone import LandingZone
 from de_resources.settings import Settings
 
@@ -40,11 +40,12 @@ def main(ticks: str) -> None:
 
 
 def _land(hours: Sequence[str]) -> None:
-    for key in hours:
-        folder = hour_folder(Settings.from_environment().landing, hourly.time_window_for_partition_key(key).start)
-        folder.mkdir(parents=True)
-        (folder / PART).write_bytes(b"{}\n")
-        (folder / MARKER).write_bytes(b"")
+    landing = Settings.from_environment().landing
+    with incoming(landing) as folder:
+        for key in hours:
+            prepared = folder / PART
+            prepared.write_bytes(b"{}\n")
+            publish(hour_folder(landing, hourly.time_window_for_partition_key(key).start), {PART: prepared})
 
 
 def _record(instance: dg.DagsterInstance, hours: Sequence[str]) -> None:

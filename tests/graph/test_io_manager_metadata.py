@@ -7,11 +7,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from engine_jobs import counted_jobs
 from io_manager_support import CHANGES, DAILY, OBSERVER, ORDER, ORDERS, Shop, asset, counting
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from benchmarks.engine_jobs import counted_jobs
 from de_resources.contract import Contract
 from de_resources.delta import metadata
 from de_resources.delta.log import TableLog

@@ -14,11 +14,11 @@ import pyarrow as arrow
 import pytest
 from dagster_delta import LocalConfig
 from deltalake import write_deltalake
-from engine_jobs import counted_jobs
 from io_manager_support import ORDERS
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from benchmarks.engine_jobs import counted_jobs
 from de_assets.automation.offline_observer import offline_observer_job, schedule
 from de_checks.contract import contract_check
 from de_resources.delta.io_manager import SparkDeltaIOManager

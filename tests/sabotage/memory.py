@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .defects import PROJECT, Defect
 
-_CODE = ("de_assets", "de_resources", "de_checks")
+_CODE = ("de_assets", "de_resources", "de_checks", "benchmarks")
 SUITE = PROJECT / ".de" / "pytest" / "passed.json"
 """What `make test` left (`tests/suite.py`)."""
 _SOURCES = {".py", ".yaml", ".sql", ".xml", ".json"}

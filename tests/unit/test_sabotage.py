@@ -111,13 +111,13 @@ def test_a_failure_is_a_notice_and_what_cannot_run_is_none(workplace: Workplace)
 def test_who_interrupts_does_not_wait_for_the_tests_that_run(workplace: Workplace) -> None:
     test, begun = workplace.folder / "tests" / "unit" / "test_that_lasts.py", workplace.folder / "begun"
     test.write_text(f"""
-import subprocess, time
+import subprocess
 from pathlib import Path
 
 def test_lasts():
     child = subprocess.Popen(["sleep", "600"])
     Path({str(begun)!r}).write_text(str(child.pid))
-    time.sleep(600)
+    child.wait()
 """)
     interrupted = Event()
     with ThreadPoolExecutor(1) as pool:

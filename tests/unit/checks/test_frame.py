@@ -11,11 +11,11 @@ from typing import Any
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
-from engine_jobs import counted_jobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.engine_jobs import counted_jobs
 from de_checks.frame import Judged, judge
 from de_checks.keys import Repeated, repeated_by_key
 from de_checks.violations import count_by_key

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, convert_to_deltalake
-from engine_jobs import counted_jobs
 from other_reader import rows_of
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructType
 from seeding import seed
 
+from benchmarks.engine_jobs import counted_jobs
 from de_resources.delta.slices import Box, Members, Slice, make_slice
 from de_resources.delta.table import CommitInfo, Table
 from de_resources.delta.write.overwrite import append, replace

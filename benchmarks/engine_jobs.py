@@ -19,4 +19,5 @@ def counted_jobs(session: SparkSession) -> Iterator[list[int]]:
         yield jobs
     finally:
         jobs.extend(context.statusTracker().getJobIdsForGroup(group))
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type] # as its own text says
+        # None takes the property away, as PySpark's documentation says and its annotation does not.
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
