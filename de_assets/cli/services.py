@@ -74,12 +74,14 @@ def logs(
 def jars() -> None:
     """Fetch the engine's and the broker's jars into the cache, once; everything works offline afterwards."""
     from de_resources.loaded_classes import keep_loaded_classes
+    from de_resources.local.hadoop_defaults import keep_hadoop_defaults
     from de_resources.local.jars import ensure_jars
 
     settings = Settings.from_environment()
     with explained():
         found = ensure_jars(settings, console=console)
     console.print(", ".join(f"{len(files)} jars for the {name}" for name, files in found.items()) + ".")
+    keep_hadoop_defaults(settings)
     with console.status("Keeping the engine's classes, so that it starts sooner"):
         keep_loaded_classes(settings)
 

@@ -6,8 +6,9 @@ import os
 import sys
 from pathlib import Path
 
+from de_resources.local.hadoop_defaults import hadoop_defaults
 from de_resources.local.jars import engine_jars
-from de_resources.local.java import collector_option
+from de_resources.local.java import collector_option, process_option
 from de_resources.settings import Settings
 
 REDACTED_LOG = f'"-Dlog4j2.configurationFile={Path(__file__).with_name("engine_log.properties").as_uri()}"'
@@ -41,7 +42,7 @@ def engine_conf(settings: Settings) -> dict[str, str]:
     return {
         # Of a cluster's executors. The driver has them on its class path, whose classes its JVM can keep (`class_archive`).
         "spark.jars": ",".join(jars),
-        "spark.driver.extraClassPath": os.pathsep.join(jars),
+        "spark.driver.extraClassPath": os.pathsep.join([*map(str, hadoop_defaults(settings)), *jars]),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.warehouse.dir": str(work / "warehouse"),
@@ -86,5 +87,5 @@ def java_options(settings: Settings) -> str:
     """
     from de_resources.local.class_archive import archive_options  # only where one is started
 
-    options = REDACTED_LOG, OPTIMISED_LATER, collector_option("Parallel"), archive_options(settings)
+    options = REDACTED_LOG, OPTIMISED_LATER, collector_option("Parallel"), process_option(), archive_options(settings)
     return " ".join(filter(None, options))

@@ -6,12 +6,15 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
 from de_resources.errors import PermanentError
 
 MINIMUM_VERSION = 17
+# Java warns of vfork from here on, and is going to be without it.
+_WITHOUT_VFORK = 25
 _OPTIONS_OF_ALL = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 
@@ -58,6 +61,18 @@ def collector_option(name: str) -> str:
     """
     told = " ".join(os.environ.get(variable, "") for variable in _OPTIONS_OF_ALL)
     return "" if _COLLECTOR.search(told) else f"-XX:+Use{name}GC"
+
+
+def process_option() -> str:
+    """The option by which a JVM starts programs without another program between, where its Java can do that; else empty.
+
+    Hadoop has no other way to set the permissions of a local file than `chmod`, nor to follow a link than `readlink`: `de run`
+    starts them five thousand times, and with Java's default as many helpers, half of whose time is loading their libraries.
+    """
+    java = installed_java()
+    if sys.platform != "linux" or java is None or not MINIMUM_VERSION <= java_version(java) < _WITHOUT_VFORK:
+        return ""
+    return "-Djdk.lang.Process.launchMechanism=VFORK"
 
 
 @cache

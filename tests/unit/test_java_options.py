@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from de_resources.local.engine_conf import engine_conf
-from de_resources.local.java import java_executable
+from de_resources.local.java import java_executable, process_option
 from de_resources.local.kafka_server import KafkaService
 from de_resources.settings import Settings
 
@@ -72,3 +72,29 @@ def test_who_names_a_collector_keeps_it(
     """A JVM that is told of two does not start."""
     monkeypatch.setenv(variable, "-Dx=1 -XX:+UseG1GC")
     assert flags(of(settings))["UseG1GC"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("platform", "version", "expected"),
+    [
+        ("linux", "17.0.15", "-Djdk.lang.Process.launchMechanism=VFORK"),
+        ("linux", "24", "-Djdk.lang.Process.launchMechanism=VFORK"),
+        ("linux", "25", ""),
+        ("darwin", "17.0.15", ""),
+    ],
+)
+def test_programs_are_started_by_vfork_where_java_has_it_without_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, version: str, expected: str
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.platform", platform)
+    assert process_option() == expected
+
+
+def test_an_engine_is_told_of_it(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("de_resources.local.engine_conf.process_option", lambda: "-Dstarts=programs")
+    assert "-Dstarts=programs" in of_the_engine(settings)
