@@ -11,16 +11,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from first_lake import reduce_nothing, serve_nothing
 from platform_world import Lakehouse, Platform
-from waiting import PATIENCE
 
 from de_assets.sources.capture import CAPTURES, USERS_CAPTURE
 from de_assets.sources.simulator import create_tables
-from de_assets.sources.topics import TOPICS, VISITS_REDUCED
+from de_assets.sources.topics import TOPICS
 from de_resources.capture import prepare
-from de_resources.kafka import KafkaBroker
-from de_resources.kafka.output import TopicOutput
 from de_resources.local import LocalServices
 from de_resources.postgres import PostgresDatabase
 from de_resources.spark import close_connections
@@ -69,14 +66,7 @@ def all_quiet_services(quiet_services: LocalServices) -> LocalServices:
 @pytest.fixture
 def reduced_anew(at_home: LocalServices) -> None:
     """Nobody has written `visits_reduced` yet: tests of a process share the topic, and each has a lake, with a checkpoint."""
-    broker = KafkaBroker()
-    broker.ensure_topics(TOPICS)
-    admin = AdminClient({**broker.client_config(), "log_level": "0"})
-    admin.delete_topics([VISITS_REDUCED])[VISITS_REDUCED].result(PATIENCE)
-    group = TopicOutput(broker.client_config(), VISITS_REDUCED, VISITS_REDUCED).group
-    if group in {each.group_id for each in admin.list_consumer_groups().result(PATIENCE).valid}:
-        admin.delete_consumer_groups([group])[group].result(PATIENCE)
-    broker.ensure_topics(TOPICS)
+    reduce_nothing()
 
 
 @pytest.fixture
@@ -86,18 +76,13 @@ def at_home(services: LocalServices, monkeypatch: pytest.MonkeyPatch) -> LocalSe
     return services
 
 
-def _serve_nothing() -> None:
-    with PostgresDatabase().connect() as session, session.cursor() as cursor:
-        cursor.execute("DROP SCHEMA IF EXISTS serving CASCADE; DROP SCHEMA IF EXISTS serving_versions CASCADE")
-
-
 @pytest.fixture
 def nothing_served(at_home: LocalServices) -> Iterator[None]:
     """What the graph serves is gone before the test and after it: lakes are many, the database is one."""
-    _serve_nothing()
+    serve_nothing()
     yield
     close_connections()
-    _serve_nothing()
+    serve_nothing()
 
 
 @pytest.fixture

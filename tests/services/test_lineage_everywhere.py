@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from first_lake import begin_anew
 from lineage_truth import problems
 from openlineage_reader import require_told
 from platform_world import KEYS, Lakehouse, Platform
@@ -57,8 +58,11 @@ def _keys(partitions: dg.PartitionsDefinition[str] | None) -> dict[str, str]:
 def filled(fed_platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
     """A lake in which every asset has run once."""
     fed_platform.up()
+    with fed_platform.at_home():
+        begin_anew()
     lakehouse = Lakehouse(fed_platform.services, tmp_path_factory.mktemp("everywhere"))
     lakehouse.environment["DE_CALENDAR"] = "2024-10-10T00/2024-10-11T00"
+    lakehouse.environment["DE_STAGING_ROOT"] = str(lakehouse.folder / "staging")
     lakehouse.run(*runs()).succeeded()
     return lakehouse
 
