@@ -24,17 +24,26 @@ def hadoop_defaults(settings: Settings) -> list[Path]:
     return [jar] if jar.exists() else []
 
 
-def keep_hadoop_defaults(settings: Settings) -> Path:
-    """Make the jar where it is missing, and return it. A rerun leaves it alone: the archive of classes knows it by its time."""
+def keep_hadoop_defaults(settings: Settings) -> Path | None:
+    """Make the jar where it is missing, and return it. A rerun leaves it alone: the archive of classes knows it by its time.
+
+    None where it could not be made, which is no error: engines start without it.
+    """
     jar = _jar(settings)
-    if not jar.exists():
-        jar.parent.mkdir(parents=True, exist_ok=True)
-        written = jar.with_name(f".{jar.name}.{uuid4().hex}")
-        with zipfile.ZipFile(written, "w") as content:
-            for name in _REPLACED:
-                content.writestr(name, "<configuration/>\n")
-        written.rename(jar)
+    try:
+        if not jar.exists():
+            _write(jar)
+    except OSError:
+        return None
     return jar
+
+
+def _write(jar: Path) -> None:
+    written = jar.with_name(f".{jar.name}.{uuid4().hex}")
+    with zipfile.ZipFile(written, "w") as content:
+        for name in _REPLACED:
+            content.writestr(name, "<configuration/>\n")
+    written.rename(jar)
 
 
 def _jar(settings: Settings) -> Path:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from de_resources.local.class_archive import class_archive
 from de_resources.local.engine_conf import engine_conf
-from de_resources.local.hadoop_defaults import keep_hadoop_defaults
+from de_resources.local.hadoop_defaults import hadoop_defaults, keep_hadoop_defaults
 from de_resources.local.jars import engine_jars
 from de_resources.local.spark_connect import SPARK_HOME
 from de_resources.settings import Settings
@@ -56,8 +56,18 @@ def test_it_stands_first_where_it_was_made_and_engines_start_where_it_was_not(tm
     before = class_archive(ours)
     assert engine_conf(ours)["spark.driver.extraClassPath"].split(os.pathsep) == fetched
     jar = keep_hadoop_defaults(ours)
+    assert jar is not None
     made = jar.stat().st_mtime_ns
     assert engine_conf(ours)["spark.driver.extraClassPath"].split(os.pathsep) == [str(jar), *fetched]
     assert class_archive(ours) != before, "classes are kept for one class path"
-    assert keep_hadoop_defaults(ours).stat().st_mtime_ns == made
+    assert keep_hadoop_defaults(ours) == jar
+    assert jar.stat().st_mtime_ns == made
     assert [path.name for path in ours.jars.iterdir() if path.name not in {"engine", "classes"}] == [jar.name]
+
+
+def test_jars_that_nobody_may_write_beside_are_used_without_it(tmp_path: Path) -> None:
+    """As a cache that is shared read-only; a file in the place of the folder refuses everybody, root as well."""
+    (tmp_path / "jars").write_text("")
+    ours = Settings.from_environment({"DE_HOME": str(tmp_path), "DE_JARS": str(tmp_path / "jars")})
+    assert keep_hadoop_defaults(ours) is None
+    assert hadoop_defaults(ours) == []
