@@ -136,7 +136,8 @@ def test_publishing_adds_names_of_files_and_no_file(judged: Judged) -> None:
     shop = judged.shop
     assert judged.files_before_the_switch == files(shop)
     shown = told(shop, D1)
-    assert any(f"| {amount} |" in shown["preview"] for amount in (10.0, 20.0, 30.0)), "what was staged is shown"
+    # The newest file is shown: which of the run's rows it has is left to the engine's tasks.
+    assert any(f"| {amount} |" in shown["preview"] for amount in (10.0, 20.0, -1.0, 30.0)), "what was staged is shown"
     assert "ann@x.org" not in shown["preview"], "personal values are masked, as in any other table"
     assert [c.description for c in shown["dagster/column_schema"].columns if c.name == "email"] == ["Who ordered"]
     (commit,) = shop.log("orders").commits(1)
