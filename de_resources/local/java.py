@@ -67,7 +67,7 @@ def process_option() -> str:
     """The option by which a JVM starts programs without another program between, where its Java can do that; else empty.
 
     Hadoop has no other way to set the permissions of a local file than `chmod`, nor to follow a link than `readlink`: `de run`
-    starts them five thousand times, and with Java's default as many helpers, half of whose time is loading their libraries.
+    starts them five thousand times, and with Java's default as many helpers.
     """
     java = installed_java()
     if sys.platform != "linux" or java is None or not MINIMUM_VERSION <= java_version(java) < _WITHOUT_VFORK:

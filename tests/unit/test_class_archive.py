@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from programs import program
 
 from de_resources.loaded_classes import keep_loaded_classes
 from de_resources.local.class_archive import archive_options, class_archive
@@ -46,10 +47,7 @@ def test_both_kinds_of_engines_are(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_another_java_has_another_one(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(settings)
-    java = tmp_path / "jdk" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text("#!/bin/sh\n")
-    java.chmod(0o755)
+    program(tmp_path / "jdk" / "bin", "java", "")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     assert archive_options(settings) == ""
 

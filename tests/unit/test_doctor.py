@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from own_modules import trees
+from programs import program
 from typer.testing import CliRunner
 
 from de_assets.catalogue import PROJECT
@@ -20,16 +21,6 @@ from de_resources.capture import CaptureSource, CaptureStatus
 from de_resources.local.endpoints import ServiceState, ServiceStatus
 from de_resources.local.jars import engine_jars
 from de_resources.settings import Settings
-
-
-def _program(folder: Path, name: str, script: str) -> Path:
-    """A program in a folder of its own, for the PATH."""
-    folder.mkdir(parents=True, exist_ok=True)
-    program = folder / name
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    return program
-
 
 # Java
 
@@ -70,7 +61,7 @@ def test_a_java_home_without_java_is_named_even_if_the_path_has_one(
 
 @pytest.mark.parametrize(("banner", "found"), [("1.8.0_402", "Java 8"), ("11.0.22", "Java 11")])
 def test_an_old_java_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, banner: str, found: str) -> None:
-    java = _program(tmp_path, "java", f"echo 'openjdk version \"{banner}\"' >&2")
+    java = program(tmp_path, "java", f"echo 'openjdk version \"{banner}\"' >&2")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(java.parent))
 
@@ -134,11 +125,11 @@ def test_disk_space_is_measured(tmp_path: Path) -> None:
 def test_a_browser_is_optional(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     missing = machine.check_browser()
-    program = _program(tmp_path, "google-chrome", "")
+    chrome = program(tmp_path, "google-chrome", "")
 
     assert missing.verdict is FindingVerdict.WARN
     assert "apt-get install -y chromium" in (missing.remedy or "")
-    assert machine.check_browser() == Finding("chromium", FindingVerdict.OK, str(program))
+    assert machine.check_browser() == Finding("chromium", FindingVerdict.OK, str(chrome))
 
 
 # Packages and jars

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from programs import program
 
 from de_resources.local.engine_conf import engine_conf
 from de_resources.local.java import java_executable, process_option
@@ -86,10 +87,7 @@ def test_who_names_a_collector_keeps_it(
 def test_programs_are_started_by_vfork_where_java_has_it_without_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, version: str, expected: str
 ) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
-    java.chmod(0o755)
+    program(tmp_path / "bin", "java", f"echo 'openjdk version \"{version}\"' >&2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr("sys.platform", platform)
     assert process_option() == expected
