@@ -193,7 +193,7 @@ def open_session(url: str, extra: dict[str, Any] | None = None) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     forget_stopped_session()
     builder = SparkSession.builder.master(url).appName("de")
-    for key, value in {**engine_conf(Settings.from_environment()), **(extra or {})}.items():
+    for key, value in {**engine_conf(Settings.from_environment(), url), **(extra or {})}.items():
         builder = builder.config(key, str(value))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

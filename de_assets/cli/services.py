@@ -76,12 +76,14 @@ def jars() -> None:
     from de_resources.loaded_classes import keep_loaded_classes
     from de_resources.local.hadoop_defaults import keep_hadoop_defaults
     from de_resources.local.jars import ensure_jars
+    from de_resources.local.local_files import keep_local_files
 
     settings = Settings.from_environment()
     with explained():
         found = ensure_jars(settings, console=console)
     console.print(", ".join(f"{len(files)} jars for the {name}" for name, files in found.items()) + ".")
     keep_hadoop_defaults(settings)
+    keep_local_files(settings)
     with console.status("Keeping the engine's classes, so that it starts sooner"):
         keep_loaded_classes(settings)
 

@@ -20,6 +20,7 @@ import pyspark
 
 from de_resources.local.hadoop_defaults import hadoop_defaults
 from de_resources.local.java import installed_java
+from de_resources.local.local_files import local_files
 from de_resources.settings import Settings
 
 _JARS = Path(pyspark.__file__).parent / "jars"
@@ -31,7 +32,12 @@ def class_archive(settings: Settings) -> Path | None:
     if java is None:
         return None
     # What the JVM compares as well: a jar that was installed again is another one to it.
-    jars = [*_JARS.iterdir(), *hadoop_defaults(settings), *(settings.jars / "engine").glob("*.jar")]
+    jars = [
+        *_JARS.iterdir(),
+        *hadoop_defaults(settings),
+        *local_files(settings),
+        *(settings.jars / "engine").glob("*.jar"),
+    ]
     parts = [_known(java.resolve()), *map(_known, jars)]
     name = hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:16]
     return settings.jars / "classes" / f"engine-{name}.jsa"

@@ -9,6 +9,7 @@ from pathlib import Path
 from de_resources.local.hadoop_defaults import hadoop_defaults
 from de_resources.local.jars import engine_jars
 from de_resources.local.java import collector_option, process_option
+from de_resources.local.local_files import local_files, local_files_conf
 from de_resources.settings import Settings
 
 REDACTED_LOG = f'"-Dlog4j2.configurationFile={Path(__file__).with_name("engine_log.properties").as_uri()}"'
@@ -29,8 +30,10 @@ was this compiler's. Rows of a large table come in millions, and soon get there.
 """
 
 
-def engine_conf(settings: Settings) -> dict[str, str]:
+def engine_conf(settings: Settings, master: str) -> dict[str, str]:
     """Spark's configuration with Delta as the catalog, sized for one machine; holds no secret.
+
+    `master` is where it computes: `local[n]`, or the address of a cluster.
 
     `DE_SPARK_DRIVER_MEMORY` (default `3g`) is the heap of the JVM that computes; it acts where Spark starts that JVM.
 
@@ -39,10 +42,12 @@ def engine_conf(settings: Settings) -> dict[str, str]:
     """
     work = settings.home / "spark"
     jars = [str(jar) for jar in engine_jars(settings)]
+    first = [str(jar) for jar in (*hadoop_defaults(settings), *local_files(settings))]
     return {
+        **local_files_conf(settings, master),
         # Of a cluster's executors. The driver has them on its class path, whose classes its JVM can keep (`class_archive`).
         "spark.jars": ",".join(jars),
-        "spark.driver.extraClassPath": os.pathsep.join([*map(str, hadoop_defaults(settings)), *jars]),
+        "spark.driver.extraClassPath": os.pathsep.join([*first, *jars]),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.warehouse.dir": str(work / "warehouse"),
@@ -55,9 +60,10 @@ def engine_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Few and small tasks: the defaults are for a cluster and cost a hundred empty tasks per commit here.
+        # Few and small tasks: the defaults are for a cluster and cost a hundred empty tasks per commit here. Each task that
+        # replays a table's log writes a program for that first, which takes longer than reading a thousand files' names.
         "spark.sql.shuffle.partitions": "2",
-        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
         # Frames are kept for the length of one write or two: choosing encodings costs more than reading them plain.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",

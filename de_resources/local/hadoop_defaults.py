@@ -13,6 +13,8 @@ import zipfile
 from pathlib import Path
 from uuid import uuid4
 
+from filelock import FileLock
+
 from de_resources.settings import Settings
 
 _REPLACED = ("mapred-default.xml", "yarn-default.xml")
@@ -26,24 +28,26 @@ def hadoop_defaults(settings: Settings) -> list[Path]:
 
 def keep_hadoop_defaults(settings: Settings) -> Path | None:
     """Make the jar where it is missing, and return it. A rerun leaves it alone: the archive of classes knows it by its time.
+    Two processes that ask at once wait for each other.
 
     None where it could not be made, which is no error: engines start without it.
     """
     jar = _jar(settings)
+    if jar.exists():
+        return jar
     try:
-        if not jar.exists():
-            _write(jar)
+        with FileLock(settings.jars / ".lock"):
+            return jar if jar.exists() else _written(jar)
     except OSError:
         return None
-    return jar
 
 
-def _write(jar: Path) -> None:
+def _written(jar: Path) -> Path:
     written = jar.with_name(f".{jar.name}.{uuid4().hex}")
     with zipfile.ZipFile(written, "w") as content:
         for name in _REPLACED:
             content.writestr(name, "<configuration/>\n")
-    written.rename(jar)
+    return written.rename(jar)
 
 
 def _jar(settings: Settings) -> Path:

@@ -66,8 +66,8 @@ def collector_option(name: str) -> str:
 def process_option() -> str:
     """The option by which a JVM starts programs without another program between, where its Java can do that; else empty.
 
-    Hadoop has no other way to set the permissions of a local file than `chmod`, nor to follow a link than `readlink`: `de run`
-    starts them five thousand times, and with Java's default as many helpers.
+    Each program that is started with Java's default has a helper before it: Python workers, and `chmod` and `readlink` where
+    Hadoop's own local files are in use (`local_files`), five thousand times for a first fill.
     """
     java = installed_java()
     if sys.platform != "linux" or java is None or not MINIMUM_VERSION <= java_version(java) < _WITHOUT_VFORK:

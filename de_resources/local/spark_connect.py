@@ -85,8 +85,9 @@ class SparkConnectService(Service):
             return True
 
     def _conf(self, ports: Mapping[str, int], scratch: Path) -> dict[str, str]:
-        return engine_conf(self.settings) | {
-            "spark.master": f"local[{os.cpu_count()}]",
+        master = f"local[{os.cpu_count()}]"
+        return engine_conf(self.settings, master) | {
+            "spark.master": master,
             "spark.app.name": "spark-connect",
             "spark.log.level": "WARN",
             "spark.driver.extraJavaOptions": (

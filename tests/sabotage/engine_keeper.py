@@ -29,7 +29,7 @@ def clear(gateway: JavaGateway) -> None:
 def main() -> None:
     """Keep it until there is no more input."""
     os.environ["JDK_JAVA_OPTIONS"] = JAVA_OPTIONS
-    conf = SparkConf(loadDefaults=False).setAll(list(engine_conf(Settings.from_environment()).items()))
+    conf = SparkConf(loadDefaults=False).setAll(list(engine_conf(Settings.from_environment(), "local[*]").items()))
     gateway = launch_gateway(conf)
     port, secret = gateway.java_parameters.port, gateway.java_parameters.auth_token
     print(port, secret, flush=True)

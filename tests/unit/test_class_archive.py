@@ -38,7 +38,7 @@ def test_an_engine_is_told_of_it_where_it_is(settings: Settings) -> None:
 def test_both_kinds_of_engines_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Settings.from_environment({"DE_HOME": str(tmp_path), "DE_JARS": os.environ["DE_JARS"]})
     monkeypatch.setattr("de_resources.local.class_archive.archive_options", lambda _: "-Dkept=classes")
-    assert "-Dkept=classes" in shlex.split(engine_conf(ours)["spark.driver.extraJavaOptions"])
+    assert "-Dkept=classes" in shlex.split(engine_conf(ours, "local[2]")["spark.driver.extraJavaOptions"])
     server = SparkConnectService(ours)
     server.prepare({"client": 15002})
     (told,) = (line for line in (server.folder / "server.properties").read_text().splitlines() if "extraJava" in line)
@@ -84,7 +84,7 @@ def test_an_engine_has_the_classes_that_were_kept(settings: Settings) -> None:
 
     # A class without a program: it is loaded, and that is all.
     ours, of_delta = "org.apache.spark.deploy.SparkSubmit", "io.delta.sql.DeltaSparkSessionExtension"
-    conf = engine_conf(settings)
+    conf = engine_conf(settings, "local[2]")
     told = f"{conf['spark.driver.extraJavaOptions']} -Xlog:class+load=info:stdout"
     found = ["--driver-class-path", conf["spark.driver.extraClassPath"], "--driver-java-options", told]
     command = [str(SPARK_HOME / "bin" / "spark-submit"), *found, "--class", of_delta, "spark-internal"]

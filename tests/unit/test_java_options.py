@@ -25,7 +25,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 def of_the_engine(settings: Settings) -> list[str]:
-    return shlex.split(engine_conf(settings)["spark.driver.extraJavaOptions"])
+    return shlex.split(engine_conf(settings, "local[2]")["spark.driver.extraJavaOptions"])
 
 
 def of_the_broker(settings: Settings) -> list[str]:
