@@ -52,7 +52,7 @@ _PLAIN = (
     "services/test_platform_killed.py; with an automatic retry, ui/test_worker_killed.py; at each point, "
     "faults/test_writer_faults.py"
 )
-_AT_ONCE = "services/test_platform_together.py"
+_AT_ONCE = "two processes at one partition, faults/test_writer_faults.py; two hours, services/test_platform_together.py"
 _HOURS = "an hour of a range again, alone, services/test_platform_killed.py"
 _CUBES = "a day of a range again, and its week beside a plain count, graph/test_visits_cube_weekly.py"
 ASKED_BY_OTHERS = {

@@ -178,17 +178,19 @@ def test_a_source_that_was_made_again_and_is_longer_is_not_read_on_in_the_middle
     assert committed(output.topic) == Counter("ab")
 
 
-@pytest.mark.pattern("checkpointer", "sla_misses_detector")
+@pytest.mark.pattern("checkpointer", "sla_misses_detector", "metadata_decorator")
 @pytest.mark.usefixtures("reduced_anew")
-def test_the_graph_writes_the_valid_visits_once(at_home: LocalServices, tmp_path: Path) -> None:
+def test_the_graph_writes_the_valid_visits_once_and_says_which_run_did(at_home: LocalServices, tmp_path: Path) -> None:
     KafkaBroker().ensure_topics(TOPICS)
     visits = [json.dumps({"visit_id": f"v{n}", "event_time": "2024-10-10T00:00:00Z", "user_id": "u", "page": "/",
                           "context": {"user": {"ip": "10.0.0.1"}}}) for n in range(20)]  # fmt: skip
     publish(VISITS, [*visits, "{broken"])
 
-    wrote, again = (_materialise(tmp_path) for _ in range(2))
+    (wrote, run), (again, _) = (_materialise(tmp_path) for _ in range(2))
 
     new = committed(VISITS_REDUCED)
+    headers = [dict(each.headers or ()) for each in read_topic(KafkaBroker().client_config(), VISITS_REDUCED).records]
+    assert {each["de-run"].decode() for each in headers if each["de-run"]} == {run}
     assert wrote["records_written"].value == sum(new.values())
     assert again["records_written"].value == 0
     assert 0 < wrote["stream/batch_p95_ms"].value <= wrote["stream/batch_max_ms"].value, "by these an SLA is judged"
@@ -200,11 +202,13 @@ def test_the_graph_writes_the_valid_visits_once(at_home: LocalServices, tmp_path
     assert sum(each.records for each in progress(output).values()) == sum(new.values())
 
 
-def _materialise(lake: Path) -> dict[str, Any]:
+def _materialise(lake: Path) -> tuple[dict[str, Any], str]:
+    """The run's metadata, and its identity."""
     engine = SparkEngine()
     resources = {"broker": KafkaBroker(), "spark": engine, "lake": Lake(root_uri=str(lake), spark=engine)}
-    (done,) = dg.materialize([visits_reduced], resources=resources).get_asset_materialization_events()
-    return dict(done.step_materialization_data.materialization.metadata)
+    run = dg.materialize([visits_reduced], resources=resources)
+    (done,) = run.get_asset_materialization_events()
+    return dict(done.step_materialization_data.materialization.metadata), run.run_id
 
 
 def test_streaming_workers_do_not_log_the_engines_token(services: LocalServices) -> None:
