@@ -54,7 +54,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 
 # The engine's classes are kept beside its jars, as this Java and this PySpark have them.
 $(DE_JARS)/.ready: de_resources/local/jars.lock de_resources/local/class_archive.py de_resources/local/hadoop_defaults.py \
-		de_resources/local/local_files.py de_resources/local/local_files.scala de_resources/loaded_classes.py requirements.lock | $(VENV)/.ready
+		de_resources/local/made_jars.py de_resources/local/local_files.py de_resources/local/local_files.scala de_resources/loaded_classes.py requirements.lock | $(VENV)/.ready
 	@$(BIN)/de jars
 	@touch $@
 

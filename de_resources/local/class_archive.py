@@ -16,14 +16,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pyspark
-
 from de_resources.local.hadoop_defaults import hadoop_defaults
 from de_resources.local.java import installed_java
-from de_resources.local.local_files import local_files
+from de_resources.local.local_files import PYSPARK_JARS, local_files
 from de_resources.settings import Settings
-
-_JARS = Path(pyspark.__file__).parent / "jars"
 
 
 def class_archive(settings: Settings) -> Path | None:
@@ -33,7 +29,7 @@ def class_archive(settings: Settings) -> Path | None:
         return None
     # What the JVM compares as well: a jar that was installed again is another one to it.
     jars = [
-        *_JARS.iterdir(),
+        *PYSPARK_JARS.iterdir(),
         *hadoop_defaults(settings),
         *local_files(settings),
         *(settings.jars / "engine").glob("*.jar"),

@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from uuid import uuid4
-
-from filelock import FileLock
 
 from de_resources.settings import Settings
 
@@ -27,27 +24,16 @@ def hadoop_defaults(settings: Settings) -> list[Path]:
 
 
 def keep_hadoop_defaults(settings: Settings) -> Path | None:
-    """Make the jar where it is missing, and return it. A rerun leaves it alone: the archive of classes knows it by its time.
-    Two processes that ask at once wait for each other.
+    """Make the jar where it is missing, and return it, or None: see `made_once`."""
+    from de_resources.local.made_jars import made_once  # only where one is made
 
-    None where it could not be made, which is no error: engines start without it.
-    """
-    jar = _jar(settings)
-    if jar.exists():
-        return jar
-    try:
-        with FileLock(settings.jars / ".lock"):
-            return jar if jar.exists() else _written(jar)
-    except OSError:
-        return None
+    return made_once(_jar(settings), _write)
 
 
-def _written(jar: Path) -> Path:
-    written = jar.with_name(f".{jar.name}.{uuid4().hex}")
-    with zipfile.ZipFile(written, "w") as content:
+def _write(jar: Path) -> None:
+    with zipfile.ZipFile(jar, "w") as content:
         for name in _REPLACED:
             content.writestr(name, "<configuration/>\n")
-    return written.rename(jar)
 
 
 def _jar(settings: Settings) -> Path:

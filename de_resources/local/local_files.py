@@ -13,17 +13,15 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pyspark
-from filelock import FileLock
 
 from de_resources.local.java import installed_java
 from de_resources.settings import Settings
 
+PYSPARK_JARS = Path(pyspark.__file__).parent / "jars"
 _SOURCE = Path(__file__).with_name("local_files.scala")
-_PYSPARK = Path(pyspark.__file__).parent / "jars"
 _COMPILER = ("scala-compiler", "scala-library", "scala-reflect")
 _USED = ("scala-library", "hadoop-client-api")
 _CLASSES = {
@@ -46,26 +44,11 @@ def local_files_conf(settings: Settings, master: str) -> dict[str, str]:
 
 
 def keep_local_files(settings: Settings) -> Path | None:
-    """Make the jar where it is missing, remove those of other sources and PySparks, and return it. A rerun does nothing.
-    Two processes that ask at once wait for each other.
+    """Make the jar where it is missing, in the place of those of other sources and PySparks, and return it, or None: see
+    `made_once`."""
+    from de_resources.local.made_jars import made_once  # only where one is made
 
-    None where it could not be made, which is no error: engines start without it.
-    """
-    jar = _jar(settings)
-    if jar.exists():
-        return jar
-    try:
-        with FileLock(settings.jars / ".lock"), tempfile.TemporaryDirectory(dir=settings.jars) as work:
-            return jar if jar.exists() else _made(jar, Path(work) / jar.name)
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _made(jar: Path, written: Path) -> Path:
-    _compile(written)
-    for old in jar.parent.glob("local-files-*.jar"):
-        old.unlink()
-    return written.rename(jar)
+    return made_once(_jar(settings), _compile, settings.jars.glob("local-files-*.jar"))
 
 
 def _compile(jar: Path) -> None:
@@ -82,7 +65,7 @@ def _class_path(names: tuple[str, ...]) -> str:
 
 
 def _of_pyspark(names: tuple[str, ...]) -> list[Path]:
-    return [path for name in names for path in sorted(_PYSPARK.glob(f"{name}-[0-9]*.jar"))]
+    return [path for name in names for path in sorted(PYSPARK_JARS.glob(f"{name}-[0-9]*.jar"))]
 
 
 def _jar(settings: Settings) -> Path:

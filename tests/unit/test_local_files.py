@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import program
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from de_assets.catalogue import PROJECT
 from de_resources.local.class_archive import class_archive
 from de_resources.local.engine_conf import engine_conf
 from de_resources.local.local_files import keep_local_files, local_files, local_files_conf
@@ -137,7 +139,7 @@ def test_it_is_made_once_and_again_for_another_source(
     assert class_archive(settings) != before, "classes are kept for one class path"
 
     other = tmp_path / "other.scala"
-    shutil.copy(Path(keep_local_files.__code__.co_filename).with_suffix(".scala"), other)
+    shutil.copy(PROJECT / "de_resources/local/local_files.scala", other)
     other.write_text(other.read_text() + "\n// another\n")
     monkeypatch.setattr("de_resources.local.local_files._SOURCE", other)
     assert local_files(settings) == []
@@ -160,8 +162,6 @@ def test_engines_start_without_it_where_it_cannot_be_made(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: str
 ) -> None:
     """No Java, and one that cannot run the compiler."""
-    from programs import program
-
     if java:
         program(tmp_path / "jdk" / "bin", "java", java)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
