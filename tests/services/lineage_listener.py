@@ -39,10 +39,10 @@ def listener_jar(settings: Settings) -> Path:
 @contextmanager
 def listening(jar: Path, events: Path) -> Iterator[None]:
     """Engines that are started meanwhile have the listener, which writes what it saw to the file."""
-    configured = spark_connect.engine_conf
+    configured: Callable[[Settings, str], dict[str, str]] = spark_connect.engine_conf
 
-    def with_listener(settings: Settings) -> dict[str, str]:
-        conf = configured(settings)
+    def with_listener(settings: Settings, master: str) -> dict[str, str]:
+        conf = configured(settings, master)
         return conf | {
             "spark.jars": f"{conf['spark.jars']},{jar}",
             "spark.extraListeners": CLASS,
