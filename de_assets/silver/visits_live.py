@@ -132,7 +132,7 @@ def state_of(lake: Lake, stream: DataFrame) -> JudgeState:
     table = lake.table(STATE)
     if table.log() is None:
         return JudgeState.of(stream.sparkSession.createDataFrame([], contract.struct_type()))
-    return JudgeState.of(table.read(stream.sparkSession))
+    return JudgeState.of(table.read_pinned(stream.sparkSession))
 
 
 def beyond(positions: dict[int, int]) -> str:

@@ -95,13 +95,25 @@ class Table:
         A version that was only compacted since is read in its compacted form where its own files are gone.
         Raises `TableMissing`, and `VersionUnreadable`, which names the versions that can be read.
         """
-        log = self.log()
-        if log is None:
-            raise TableMissing(self.name)
+        log = self._opened()
         reader = session.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version_to_read(log, self.name, version))
         return reader.load(self.uri)
+
+    def read_pinned(self, session: SparkSession) -> DataFrame:
+        """The table as it is now, also when it is computed after somebody's commit.
+
+        For frames that are kept (`persist`) while their table is written: after each write Spark plans what is kept of a table
+        again, as that is no longer what the table says; of a version it still is. Raises `TableMissing`.
+        """
+        return session.read.format("delta").option("versionAsOf", self._opened().version).load(self.uri)
+
+    def _opened(self) -> TableLog:
+        log = self.log()
+        if log is None:
+            raise TableMissing(self.name)
+        return log
 
     def create_if_missing(self, session: SparkSession, schema: StructType, keys: Sequence[str] = ()) -> None:
         """Create the empty table where it is missing, so that the first write is checked and stamped like every other.

@@ -142,7 +142,7 @@ def merge(
         table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
     observation = Observation(f"merge_{uuid4().hex}")
     source = frames.counted(frames.guard(frame, slice_), table.contract, observation)
-    present = ground.rows if ground else table.read(session)
+    present = ground.rows if ground else table.read_pinned(session)
     with explained(table, frame, slice_):
         # The optimizer runs a small local frame here, and with it the guard.
         changes = compared(source, _target(table, present, slice_, frame.schema, rule, form), rule).persist()

@@ -132,7 +132,7 @@ def _travelled(
 def _ground(session: SparkSession, table: Table, plan: MergePlan, stamp: CommitInfo) -> BaseState | None:
     """The rows below the turn's partition, where the table has to be taken back to them."""
     if plan.clear:
-        return BaseState(table.read(session).limit(0), lambda: _clear(session, table, plan, stamp))
+        return BaseState(table.read_pinned(session).limit(0), lambda: _clear(session, table, plan, stamp))
     if plan.back_to is not None:
         version = plan.back_to
         return BaseState(table.read(session, version), lambda: _restore(session, table, version, plan, stamp))

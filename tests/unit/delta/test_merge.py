@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from seeding import named, seed
 
+from benchmarks.engine_jobs import counted_jobs
 from de_resources.contract import Contract
 from de_resources.delta.log import TableLog
 from de_resources.delta.slices import make_slice
@@ -92,6 +93,12 @@ class Merging:
         return set(self.log.files().column("path").to_pylist())
 
 
+def descriptions(spark: SparkSession, jobs: list[int]) -> list[str]:
+    """What the engine says of its jobs."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+    return [told.get() for job in jobs if (told := store.job(job).description()).isDefined()]
+
+
 @pytest.fixture
 def merging(spark: SparkSession, table: MakeTable, stamp: MakeStamp) -> Merging:
     return Merging(spark, table(), stamp)
@@ -100,13 +107,18 @@ def merging(spark: SparkSession, table: MakeTable, stamp: MakeStamp) -> Merging:
 def test_insert_update_and_soft_delete_are_one_commit_a_replay_is_none_and_nothing_stays_in_the_session(
     spark: SparkSession, table: MakeTable, stamp: MakeStamp
 ) -> None:
-    """Neither the stamp nor the comparison stays; the location's name is no template."""
+    """Neither the stamp nor the comparison stays, nor is it planned again; the location's name is no template."""
     session = spark.conf.get(USER_METADATA, None)
     merging = Merging(spark, table("odd {x} `name`"), stamp)
     merging.seed_rows((1, 1, "a", False), (2, 1, "b", False), (3, 1, "c", True))
     before = merging.version
     batch = [(1, 2, "A", False), (2, 2, "b", True), (4, 2, "d", False), (5, 1, "e", None)]
-    written = merging(batch)
+    with counted_jobs(spark) as jobs:
+        written = merging(batch)
+    planned, *merged = "\n".join(descriptions(spark, sorted(jobs))).split("MERGE operation")
+    assert "Filtering files for query" in planned
+    assert merged
+    assert not any("Filtering files for query" in each for each in merged)
     assert merging.version == before + 1
     assert written.version == merging.version
     assert written.changes == {"update": 1, "soft_delete": 1, "insert": 2}
