@@ -314,8 +314,10 @@ def test_the_way_back_is_one_action_and_retention_in_maintenance_keeps_what_is_l
 
 def test_columns_may_change_from_version_to_version(office: Office) -> None:
     assert office.run(D1, plan="basic").success
+    pinned = office.table.read_pinned(office.engine.spark_session)
     office.model = PlansAndPrices
     assert office.run(D2, plan="gold").success
+    assert {str(row["day"]) for row in pinned.collect()} == {D1}
     rows = office.table.read(office.engine.spark_session).collect()
     assert sorted((str(r["day"]), r["price"]) for r in rows if r["customer"] == 0) == [(D1, None), (D2, 1.5)]
     # And back, by the contract and by the switch.
