@@ -1,17 +1,13 @@
 """A table comes into being once, whoever else creates it and wherever a creator died."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from de_resources.delta.table import LocationTaken, Table, TableMissing
+from de_resources.delta.table import LocationTaken, Table
 
 pytestmark = [pytest.mark.pattern("data_overwrite"), pytest.mark.faults]
 
@@ -61,38 +57,3 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(spark: SparkSession
     with pytest.raises(LocationTaken, match=r"report\.parquet"):
         target.create_if_missing(spark, SCHEMA)
     assert other.read_bytes() == b"somebody's"
-
-
-@pytest.mark.pattern("merger")
-def test_a_table_that_nobody_has_written_for_long_is_pinned_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    """Delta refuses to read versions that are older than a table's retention of removed files."""
-    target = table_at(tmp_path / "visits")
-    write_deltalake(target.uri, pa.table({"hour": ["09"], "id": [1]}))
-    long_ago = (datetime.now(UTC) - timedelta(days=60)).timestamp()
-    for commit in (tmp_path / "visits" / "_delta_log").glob("*.json"):
-        os.utime(commit, (long_ago, long_ago))
-    assert [row["id"] for row in target.read_pinned(spark).collect()] == [1]
-
-
-@pytest.mark.pattern("merger")
-def test_what_is_kept_of_a_pinned_table_stays_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    target = Table("bronze.visits", str(tmp_path / "visits"))
-    rows = spark.range(1, 2, numPartitions=1)
-    rows.write.format("delta").save(target.uri)
-    pinned, following = (read(spark).persist() for read in (target.read_pinned, target.read))
-    later = target.read_pinned(spark)
-    try:
-        assert (pinned.count(), following.count()) == (1, 1)
-        rows.write.format("delta").mode("append").save(target.uri)
-        assert (pinned.count(), following.count()) == (1, 2), (
-            "Spark computes what is kept of a table again, and of a version not"
-        )
-        assert later.count() == 1, "also what was not computed yet"
-    finally:
-        pinned.unpersist()
-        following.unpersist()
-
-
-def test_of_a_table_that_is_not_there_nothing_is_pinned(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(TableMissing, match=r"bronze\.visits"):
-        table_at(tmp_path / "visits").read_pinned(spark)
