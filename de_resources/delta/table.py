@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from de_resources.contract import Contract
 from de_resources.delta.log import Commit, TableLog
 from de_resources.delta.log.versions import version_to_read
-from de_resources.delta.write.lock import creation_lock, local_folder
+from de_resources.delta.write.lock import Unfinished, creation_lock, local_folder
 from de_resources.engine.errors import ENGINE_ERRORS
 from de_resources.errors import PermanentError
 from de_resources.sql.identifiers import column_texts, identifier, quoted_path
@@ -26,6 +30,8 @@ _PROPERTIES = {"delta.setTransactionRetentionDuration": "interval 30 days"}
 CHECKS = "delta.constraints."
 """How the properties begin in which Delta keeps a table's CHECK constraints."""
 _RANDOM_FOLDERS = {"delta.randomizeFilePrefixes": "true"}
+_DATA_FILE = re.compile(r"\.?part-\d{5}-[0-9a-f-]{36}[.-]c\d{3}(\.\w+)?\.parquet(\.crc)?")
+"""What the engine writes before it commits."""
 
 
 class TableMissing(PermanentError):
@@ -53,6 +59,41 @@ class LocationTaken(PermanentError):
         super().__init__(
             f"`{table}` cannot be created: its folder {uri} holds {', '.join(found)} and no readable table. "
             "Nothing was changed. Move the files away, or restore the table's log."
+        )
+
+
+@dataclass(frozen=True)
+class NewTable:
+    """What a table has from its first commit on. The columns are nullable: nulls are judged, counted and named by the rules.
+
+    `columns`: the type of each, as DDL with its name. `comments`: of each. `description`: of the table, where it has one.
+    """
+
+    columns: Mapping[str, str]
+    comments: Mapping[str, str]
+    partitioned_by: tuple[str, ...]
+    properties: Mapping[str, str]
+    description: str | None = None
+
+    @property
+    def by_its_rows(self) -> bool:
+        """Whether a write of rows can create it: of a table's properties a write takes Delta's own only."""
+        return all(map(_is_deltas, self.properties))
+
+    def described(self, frame: DataFrame) -> DataFrame:
+        """The frame with the comments of the columns, and nothing that they say of themselves elsewhere."""
+        return frame.select(
+            *(F.col(identifier(c)).alias(c, metadata={"comment": self.comments[c]}) for c in frame.columns)
+        )
+
+    def statement(self, table: str) -> str:
+        """SQL that creates the empty table."""
+        columns = ", ".join(f"{text} COMMENT {literal(self.comments[name])}" for name, text in self.columns.items())
+        layout = f" PARTITIONED BY ({', '.join(map(identifier, self.partitioned_by))})" if self.partitioned_by else ""
+        about = f" COMMENT {literal(self.description)}" if self.description is not None else ""
+        return (
+            f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING DELTA{layout}{about} "
+            f"TBLPROPERTIES ({_assignments(self.properties)})"
         )
 
 
@@ -118,23 +159,43 @@ class Table:
     def create_if_missing(self, session: SparkSession, schema: StructType, keys: Sequence[str] = ()) -> None:
         """Create the empty table where it is missing, so that the first write is checked and stamped like every other.
 
-        The columns are nullable: nulls are judged, counted and named by the contract's rules. `keys` are the partition
-        keys about to be written; one that cannot be the name of a folder makes the table use random folders.
-        First writers that come at once find the one table; what a creator left that died before its commit is removed.
-        Raises `LocationTaken` where the folder holds anything else; `UnquotableName` and `UnstorableName` for names that
-        the table, old or new, cannot have.
+        `keys` are the partition keys about to be written; one that cannot be the name of a folder makes the table use random
+        folders. First writers that come at once find the one table; what a creator left that died before its commit is no
+        obstacle. Raises `LocationTaken` where the folder holds anything else; `UnquotableName` and `UnstorableName` for names
+        that the table, old or new, cannot have.
         """
         log = self.log()
         known = self._properties() if log is None else log.table.metadata().configuration
         column_texts(schema, mapped=_maps_names(known))
-        unfit = bool(self.partitioned_by) and not all(map(_names_a_folder, keys))
         if log is None:
-            with creation_lock(self.uri, table=self.name):
+            with creation_lock(self.uri, table=self.name) as unfinished:
                 if self.log() is None:
-                    self._clear_location()
-                    self._create(session, schema, _RANDOM_FOLDERS if unfit else {})
-        elif unfit and log.table.metadata().configuration.get("delta.randomizeFilePrefixes") != "true":
+                    self._create(session, schema, self._as_new(schema, keys), unfinished)
+                    unfinished.forget()
+        elif self._unfit(keys) and log.table.metadata().configuration.get("delta.randomizeFilePrefixes") != "true":
             self.set_properties(session, _RANDOM_FOLDERS)
+
+    @contextmanager
+    def first_write(
+        self, session: SparkSession, schema: StructType, keys: Sequence[str] = ()
+    ) -> Iterator[NewTable | None]:
+        """What the write inside has to create the table with, in the same commit; None where the table is there.
+
+        An empty table that is made first, looked at and then written takes the engine three times as long. Other first writers
+        wait until the rows of this one are there, or it has failed. Where no such write can create the table, it is there,
+        empty, as `create_if_missing` makes it; so it is in an object store, where nobody waits. Raises what that raises.
+        """
+        if local_folder(self.uri) is not None and self.log() is None:
+            new = self._as_new(schema, keys)
+            with creation_lock(self.uri, table=self.name) as unfinished:
+                if self.log() is None and new.by_its_rows:
+                    self._left_behind(unfinished)
+                    unfinished.note()
+                    yield new
+                    unfinished.forget()
+                    return
+        self.create_if_missing(session, schema, keys)
+        yield None
 
     def properties_now(self) -> dict[str, str]:
         """The properties that the table has at present; none where there is no table."""
@@ -149,42 +210,76 @@ class Table:
         """Set these properties of the table and leave the others, in one commit."""
         session.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({_assignments(properties)})")
 
-    def _clear_location(self) -> None:
-        """Remove a log without a commit. Delta takes such a folder for a table, and creates none in it."""
+    def _left_behind(self, unfinished: Unfinished) -> bool:
+        """Whether a first write left data files that no commit names. A log without a commit is removed.
+
+        Nothing else is: an engine may still be writing what its client, which died, had asked for.
+        Raises `LocationTaken` where there is anything else.
+        """
         folder = local_folder(self.uri)
         if folder is None or not folder.exists():
-            return
+            return False
         log = folder / "_delta_log"
         commits = [f"_delta_log/{path.name}" for path in log.glob("[!._]*")]
-        found = sorted([path.name for path in folder.iterdir() if path != log] + commits)
-        if found:
+        others = [path for path in folder.iterdir() if path != log]
+        theirs = [path.name for path in others if not (unfinished.is_noted and _are_data_files(path))]
+        if found := sorted(theirs + commits):
             raise LocationTaken(self.name, self.uri, found[:3])
+        # Delta takes such a folder for a table, and creates none in it.
         shutil.rmtree(log, ignore_errors=True)
+        return bool(others)
 
     def _properties(self) -> dict[str, str]:
         """The properties with which the table begins."""
         return {**_PROPERTIES, **(self.contract.properties if self.contract else {}), **self.properties}
 
-    def _create(self, session: SparkSession, schema: StructType, extra: Mapping[str, str]) -> None:
+    def _unfit(self, keys: Sequence[str]) -> bool:
+        return bool(self.partitioned_by) and not all(map(_names_a_folder, keys))
+
+    def _as_new(self, schema: StructType, keys: Sequence[str]) -> NewTable:
         comments = {c.name: c.description for c in self.contract.columns} if self.contract else {}
         checks = {f"{CHECKS}{name}": condition for name, condition in self.constraints().items()}
+        extra = _RANDOM_FOLDERS if self._unfit(keys) else {}
         properties = {**self._properties(), **extra, **checks}
-        texts = column_texts(schema, mapped=_maps_names(properties))
-        columns = ", ".join(f"{text} COMMENT {literal(comments.get(name, ''))}" for name, text in texts.items())
-        # Delta wants at least one column inside the files, so that a table of nothing but keys has no layout.
-        physical = self.partitioned_by if set(schema.names) - set(self.partitioned_by) else ()
-        layout = f" PARTITIONED BY ({', '.join(map(identifier, physical))})" if physical else ""
-        about = f" COMMENT {literal(self.contract.description)}" if self.contract else ""
-        statement = (
-            f"CREATE TABLE IF NOT EXISTS {self.sql} ({columns}) USING DELTA{layout}{about} "
-            f"TBLPROPERTIES ({_assignments(properties)})"
+        return NewTable(
+            columns=column_texts(schema, mapped=_maps_names(properties)),
+            comments={name: comments.get(name, "") for name in schema.names},
+            # Delta wants at least one column inside the files, so that a table of nothing but keys has no layout.
+            partitioned_by=self.partitioned_by if set(schema.names) - set(self.partitioned_by) else (),
+            properties=properties,
+            description=self.contract.description if self.contract else None,
         )
+
+    def _create(self, session: SparkSession, schema: StructType, new: NewTable, unfinished: Unfinished) -> None:
         try:
-            session.sql(statement)
+            if self._left_behind(unfinished):
+                self._create_beside(session, schema, new)
+            else:
+                session.sql(new.statement(self.sql))
         except ENGINE_ERRORS:
             # A foreign writer takes no lock: of two first ones Delta refuses the second, whose table is there.
             if self.log() is None:
                 raise
+
+    def _create_beside(self, session: SparkSession, schema: StructType, new: NewTable) -> None:
+        """Create the table in a folder that has files, which Delta's statement does not; a write does."""
+        own = {name: value for name, value in new.properties.items() if _is_deltas(name)}
+        nothing = new.described(session.createDataFrame([], schema))
+        writer = nothing.write.format("delta").mode("append").options(**own)
+        writer.partitionBy(*new.partitioned_by).save(self.uri)
+        others = {name: value for name, value in new.properties.items() if name not in own}
+        about = {"comment": new.description} if new.description is not None else {}
+        if others or about:
+            self.set_properties(session, {**others, **about})
+
+
+def _is_deltas(property_: str) -> bool:
+    return property_.startswith("delta.")
+
+
+def _are_data_files(path: Path) -> bool:
+    """Whether it is a data file of the engine, or a folder of nothing else."""
+    return all(map(_are_data_files, path.iterdir())) if path.is_dir() else bool(_DATA_FILE.fullmatch(path.name))
 
 
 def _maps_names(properties: Mapping[str, str | None]) -> bool:

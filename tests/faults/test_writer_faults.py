@@ -103,6 +103,13 @@ class Worker:
         self.output.seek(0)
         return self.output.read()
 
+    def kill_fork(self) -> None:
+        """Kill -9 of the fork that works; its engine, which is that of the worker, goes on with what it was told."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        (fork,) = [c for c in children if WORKER.name in Path(f"/proc/{c}/cmdline").read_text()]
+        os.kill(int(fork), signal.SIGKILL)
+
     def kill(self) -> None:
         """Kill -9 of the worker, its fork and its JVM."""
         with contextlib.suppress(ProcessLookupError):
@@ -193,7 +200,7 @@ class TestTwoProcesses:
         self.together(worker, engine, tmp_path, events={"x": (None, [100]), "y": (None, [200])})
         expected = sorted([*range(100, 100 + self.APPENDS), *range(200, 200 + self.APPENDS)])
         assert live(tmp_path, "events") == expected
-        assert log_of(tmp_path, "events").version == 2 * self.APPENDS
+        assert log_of(tmp_path, "events").version == 2 * self.APPENDS - 1
 
 
 @pytest.mark.pattern("audit_write_audit_publish")
@@ -335,6 +342,19 @@ def test_no_space_left_names_the_table_commits_nothing_and_the_next_run_is_clean
 
 
 @pytest.mark.pattern("data_overwrite")
+def test_no_space_left_for_a_first_write_leaves_nothing_behind(
+    worker: Worker, engine: SparkEngine, tmp_path: Path
+) -> None:
+    step = {"name": "begun", "rows": 400_000, "key": "a"}
+    assert worker.do({"root": str(tmp_path), "steps": [step], "file_limit": 400_000}) == 1
+    folder = tmp_path / "silver" / "begun"
+    assert re.search(rf"390\.6 KiB .+ were removed. In {re.escape(str(folder))} lie 0 bytes that", worker.told())
+    assert not list(folder.rglob("*.parquet"))
+    materialise(engine, tmp_path, name="begun", rows=NEW, key="a")
+    assert live(tmp_path, "begun") == NEW
+
+
+@pytest.mark.pattern("data_overwrite")
 def test_beside_another_writer_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is younger than the failed attempt may be what the other one is about to commit."""
     uri = tmp_path / "silver" / "orders"
@@ -392,6 +412,23 @@ class TestKilled:
             return  # a new run appends again: repeating is what an append promises
         materialise(engine, tmp_path, name=mode, rows=NEW, key="a", mode=mode, **writer)
         assert live(tmp_path, mode) == sorted([*AFTER[mode], 9])
+
+    def test_while_its_engine_writes_the_first_files_of_a_table_and_run_again(
+        self, worker: Worker, engine: SparkEngine, tmp_path: Path
+    ) -> None:
+        """What the engine goes on to write reaches nobody: the table came into being without it."""
+        step = {"name": "first", "rows": 20_000, "key": "a", "block": str(tmp_path)}
+        answer = worker.begin({"root": str(tmp_path), "steps": [step]})
+        wait_for(tmp_path / "writing")
+        worker.kill_fork()
+        assert worker.status(answer) == -signal.SIGKILL
+        assert TableLog.open(str(tmp_path / "silver" / "first")) is None
+        materialise(engine, tmp_path, name="first", rows=NEW, key="a")
+        (tmp_path / "release").touch()
+        later = {"root": str(tmp_path), "steps": [{"name": "first", "rows": [9], "key": "b"}]}
+        assert worker.do(later) == 0, worker.told()[-3000:]
+        assert live(tmp_path, "first") == [*NEW, 9]
+        assert orphans(tmp_path, "first"), "the engine had written"
 
     def test_while_files_are_being_written_and_run_again(
         self, worker: Worker, engine: SparkEngine, tmp_path: Path

@@ -22,7 +22,6 @@ import psutil
 import pytest
 import warm_process
 from confluent_kafka import Producer
-from deltalake import DeltaTable
 from instances import fresh_instance
 from other_reader import multiset
 from waiting import PATIENCE
@@ -155,9 +154,9 @@ class Lakehouse:
         return log
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """All rows that a reader sees."""
-        found: list[dict[str, Any]] = DeltaTable(str(self.root / table)).to_pyarrow_table().to_pylist()
-        return found
+        """All rows that a reader sees; none of a table whose first write did not commit."""
+        log = TableLog.open(str(self.root / table))
+        return log.table.to_pyarrow_table().to_pylist() if log else []
 
     def multiset(self, table: str) -> Counter[str]:
         """The rows as a multiset, for comparison with another lake's."""

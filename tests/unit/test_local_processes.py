@@ -22,14 +22,15 @@ PARENT = "import subprocess, time; subprocess.Popen(['sleep', '600'], env={}); p
 def test_only_marked_processes_and_their_descendants_are_stopped(tmp_path: Path) -> None:
     parent = _start(PARENT, tmp_path)
     other_home = _start(PARENT, tmp_path / "other")
-    (child,) = psutil.Process(parent.pid).children()
+    process = psutil.Process(parent.pid)
+    children = process.children()
     try:
-        assert [process.pid for process in marked(tmp_path)] == [parent.pid]
+        assert [found.pid for found in marked(tmp_path)] == [parent.pid]
 
         assert stop_all(tmp_path) == 2
 
-        assert not psutil.pid_exists(parent.pid)
-        assert not living([child])
+        assert len(children) == 1
+        assert not living([process, *children])
         assert other_home.poll() is None
     finally:
         stop_all(tmp_path / "other")
@@ -38,10 +39,11 @@ def test_only_marked_processes_and_their_descendants_are_stopped(tmp_path: Path)
 
 def test_a_process_that_ignores_the_polite_signal_is_killed(tmp_path: Path) -> None:
     stubborn = _start(STUBBORN, tmp_path)
+    process = psutil.Process(stubborn.pid)
 
     stop_all(tmp_path, grace=0.3)
 
-    assert not psutil.pid_exists(stubborn.pid)
+    assert not living([process])
     _close(stubborn)
 
 

@@ -80,8 +80,8 @@ class TableLog:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the table was created and nothing was ever written to it, as a failed first write leaves it."""
-        return self.version == 0 and self.files().num_rows == 0
+        """Whether the table was created and nothing was ever written to it, also no frame without rows."""
+        return self.version == 0 and self.commits(1)[0].operation == "CREATE TABLE" and self.files().num_rows == 0
 
     def commits(self, limit: int) -> list[Commit]:
         """The newest commits, newest first."""

@@ -55,6 +55,7 @@ class Report:
 
     `compacted` is the version that compaction committed, or None where there was nothing to compact; `query` compares
     the reference query on the versions around it. `lost` are the versions that could be read before and cannot now.
+    `described`: the table got the description of its contract.
     """
 
     table: str
@@ -69,11 +70,12 @@ class Report:
     oldest_readable: int
     compaction_seconds: float
     vacuum_seconds: float
+    described: bool = False
 
     @property
     def did_nothing(self) -> bool:
         """Whether the table was in order already."""
-        return self.compacted is None and self.stored_before == self.stored_after
+        return self.compacted is None and self.stored_before == self.stored_after and not self.described
 
 
 def maintain(
@@ -88,6 +90,7 @@ def maintain(
 ) -> Report:
     """Compact the table, compare the reference query before and after, then remove files beyond the retention.
 
+    The table gets the description of its contract, where it has another one.
     `retention` defaults to the table's own; less needs the `override` in words. `query_runs=0` leaves the reference
     query out, which otherwise reads a sample of the table (`reference_query`) twice that often. A rerun finds nothing to
     do and commits nothing.
@@ -102,6 +105,7 @@ def maintain(
     sample = reference_query.sample_of(log) if query_runs else None
     live_before, stored_before, readable_before = _live(log), _stored(folder), readable_versions(log, folder)
 
+    described = describe(session, table, stamp, lock_seconds=lock_seconds)
     started = time.monotonic()
     commit = compact(session, table, stamp, lock_seconds=lock_seconds)
     compaction_seconds = time.monotonic() - started
@@ -129,7 +133,25 @@ def maintain(
         oldest_readable=readable[0],
         compaction_seconds=compaction_seconds,
         vacuum_seconds=vacuum_seconds,
+        described=described,
     )
+
+
+def describe(session: SparkSession, table: Table, stamp: CommitInfo, *, lock_seconds: float = 60) -> bool:
+    """Tell who reads the table without the platform what it holds: the description of its contract; False: it says so already.
+
+    A first write that creates its table has no place for it, and a contract may change its words. Raises `TableBusy`.
+    """
+    wanted = table.contract.description if table.contract else None
+    if wanted is None or _opened(table).table.metadata().description == wanted:
+        return False
+    with (
+        commit_lock(table.uri, table=table.name, shared=False, timeout=lock_seconds),
+        explained(table),
+        stamped(session, stamp) as own,
+    ):
+        table.set_properties(own, {"comment": wanted})
+    return True
 
 
 def compact(session: SparkSession, table: Table, stamp: CommitInfo, *, lock_seconds: float = 60) -> Commit | None:

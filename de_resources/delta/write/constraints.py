@@ -74,6 +74,11 @@ def held(table: Table, log: TableLog | None = None) -> frozenset[str]:
     return frozenset(rule.name for name, rule in _rules(table).items() if _same(present.get(name), rule.constraint))
 
 
+def all_of(table: Table) -> frozenset[str]:
+    """The rules that the store will hold from the table's first commit on."""
+    return frozenset(rule.name for rule in _rules(table).values()) if table.enforced else frozenset()
+
+
 def with_held(table: Table, log: TableLog, counted: frames.Counters, left_out: frozenset[str]) -> frames.Counters:
     """What a write has counted, and 0 for each rule that it left to the store.
 

@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,12 +73,12 @@ def disk_full(error: Exception, table: Table, since: float) -> DiskFull | None:
     The caller does not hold the table's lock any more.
     """
     reason, folder = _NO_ROOM.search(str(error)), local_folder(table.uri)
-    log = table.log() if reason and folder else None
-    if reason is None or folder is None or log is None:
+    if reason is None or folder is None or not folder.exists():
         return None
     removed = _removed(table, folder, since)
-    files = Folder.of(log).data
-    live = sum(files[path].bytes for path in files_of(log, log.version) & files.keys())
+    log = table.log()
+    files = Folder.of(log).data if log else _first_files(folder)
+    live = sum(files[path].bytes for path in files_of(log, log.version) & files.keys()) if log else 0
     other = sum(file.bytes for file in files.values()) - live
     return DiskFull(table.name, folder, reason[0], DiskUsage(removed, live, other, shutil.disk_usage(folder).free))
 
@@ -88,7 +88,7 @@ def _removed(table: Table, folder: Path, since: float) -> int:
     try:
         with commit_lock(table.uri, table=table.name, shared=False, timeout=_PATIENCE):
             log = TableLog.open(table.uri, table.storage_options)
-            left = list(_left_behind(log, folder, since)) if log else []
+            left = list(_left_behind(log, folder, since))
             for file in left:
                 path = folder / file.path
                 path.unlink(missing_ok=True)
@@ -98,10 +98,17 @@ def _removed(table: Table, folder: Path, since: float) -> int:
         return 0
 
 
-def _left_behind(log: TableLog, folder: Path, since: float) -> Iterator[StoredFile]:
+def _first_files(folder: Path) -> Mapping[str, StoredFile]:
+    """The data files of a folder without a table: its first write would have created it."""
+    found = ((path, path.stat()) for path in folder.rglob("*.parquet"))
+    files = (StoredFile(str(path.relative_to(folder)), stat.st_size, stat.st_mtime) for path, stat in found)
+    return {file.path: file for file in files}
+
+
+def _left_behind(log: TableLog | None, folder: Path, since: float) -> Iterator[StoredFile]:
     """Files written since then that no commit names. A commit that names one of them was written since then as well."""
-    found = Folder.of(log)
-    named = files_of(log, log.version)
+    found = Folder.of(log) if log else Folder(_first_files(folder), {}, frozenset())
+    named = files_of(log, log.version) if log else set[str]()
     for commit in found.commits.values():
         if commit.modified >= since:
             named |= set(_names(folder / commit.path))

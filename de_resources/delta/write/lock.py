@@ -11,9 +11,11 @@ It is asked again and again, since `flock` knows no time-out. Nothing has failed
 from __future__ import annotations
 
 import fcntl
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from de_resources.errors import TransientError
@@ -42,14 +44,40 @@ def commit_lock(uri: str, *, table: str, shared: bool, timeout: float = 1800) ->
         yield
 
 
+@dataclass(frozen=True)
+class Unfinished:
+    """That a table is being created, where the lock is: it outlives a creator that dies, or whose write fails.
+
+    `descriptor` None: an object store, which tells nothing.
+    """
+
+    descriptor: int | None
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether somebody began to create the table, and did not end it."""
+        return self.descriptor is not None and os.fstat(self.descriptor).st_size > 0
+
+    def note(self) -> None:
+        """The caller begins."""
+        if self.descriptor is not None and not self.is_noted:
+            os.write(self.descriptor, b"unfinished")
+
+    def forget(self) -> None:
+        """The table is there."""
+        if self.descriptor is not None:
+            os.ftruncate(self.descriptor, 0)
+
+
 @contextmanager
-def creation_lock(uri: str, *, table: str, timeout: float = 300) -> Iterator[None]:
+def creation_lock(uri: str, *, table: str, timeout: float = 1800) -> Iterator[Unfinished]:
     """Hold the right to create the table: one at a time, also among those who write it together. Else as `commit_lock`.
 
-    Taken while the commit lock is held, never the other way round.
+    Taken while the commit lock is held, never the other way round. Who creates it with its first rows holds it until they
+    are written.
     """
-    with _locked(uri, ".creation.lock", fcntl.LOCK_EX, table, timeout):
-        yield
+    with _locked(uri, ".creation.lock", fcntl.LOCK_EX, table, timeout) as descriptor:
+        yield Unfinished(descriptor)
 
 
 def local_folder(uri: str) -> Path | None:
@@ -60,16 +88,16 @@ def local_folder(uri: str) -> Path | None:
 
 
 @contextmanager
-def _locked(uri: str, suffix: str, kind: int, table: str, timeout: float) -> Iterator[None]:
+def _locked(uri: str, suffix: str, kind: int, table: str, timeout: float) -> Iterator[int | None]:
     folder = local_folder(uri)
     if folder is None:
-        yield
+        yield None
         return
     path = folder.parent / f".{folder.name}{suffix}"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
         _acquire(handle.fileno(), kind, table, timeout)
-        yield
+        yield handle.fileno()
 
 
 def _acquire(descriptor: int, kind: int, table: str, timeout: float) -> None:

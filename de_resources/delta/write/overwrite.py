@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, Observation, SparkSession
 
 from de_resources.delta.slices import Slice
-from de_resources.delta.table import CommitInfo, Table, Written
+from de_resources.delta.table import CommitInfo, NewTable, Table, Written
 from de_resources.delta.write import constraints, frames
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.refusals import explained
@@ -24,6 +24,8 @@ from de_resources.errors import PermanentError
 _FEW_FILES_OPEN = {"spark.sql.maxConcurrentOutputFileWriters": "8"}
 """A task that holds no more partitions than this writes a file of each side by side; from there on it sorts its rows first, as
 it does without. Bounded, as each file keeps up to a row group in memory, where a sort goes to the disk."""
+_OF_A_TABLE_THAT_IS_THERE = frozenset({"replaceWhere", "mergeSchema", "overwriteSchema"})
+"""Options that say what happens to the rows and columns that it has."""
 
 
 def replace(
@@ -94,16 +96,25 @@ def _write(
 ) -> Written:
     started = time.monotonic()
     crash_point("before_write", table.name)
-    with explained(table):
-        table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
     observation = Observation(f"write_{uuid4().hex}")
-    held = constraints.held(table)
-    guarded = frames.counted(frames.guard(frame, slice_), table.contract, observation, held)
-    crash_point("before_commit", table.name)
-    with explained(table, frame, slice_), only_meanwhile(session, settings):
-        form.encoded(guarded, table.name, slice_).write.format("delta").mode(mode).options(**options).save(table.uri)
+    keys = slice_.keys if slice_ else ()
+    with explained(table, frame, slice_), table.first_write(session, frame.schema, keys) as new:
+        held = constraints.held(table) if new is None else constraints.all_of(table)
+        guarded = frames.counted(frames.guard(frame, slice_), table.contract, observation, held)
+        stored = form.encoded(guarded, table.name, slice_)
+        crash_point("before_commit", table.name)
+        with only_meanwhile(session, settings):
+            writer = _creating(new, stored, options) if new else stored.write.mode(mode).options(**options)
+            writer.format("delta").save(table.uri)
     crash_point("after_commit", table.name)
     return _confirmed(table, stamp, observation, held, time.monotonic() - started)
+
+
+def _creating(new: NewTable, frame: DataFrame, options: Mapping[str, str]) -> DataFrameWriter:
+    """A write that creates the table with these rows. Refused where somebody else has created it meanwhile."""
+    own = {name: value for name, value in options.items() if name not in _OF_A_TABLE_THAT_IS_THERE}
+    writer = new.described(frame).write.mode("error").options(**own, **new.properties)
+    return writer.partitionBy(*new.partitioned_by)
 
 
 def _confirmed(

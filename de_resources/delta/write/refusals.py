@@ -16,8 +16,8 @@ from de_resources.delta.write import frames
 from de_resources.engine.errors import ENGINE_ERRORS, causes, has_condition, source_away
 from de_resources.errors import PermanentError, PlatformError, TransientError
 
-# All that Delta calls a conflict: rows, the same transaction twice, the schema or the protocol.
-_CONFLICTS = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+# All that Delta calls a conflict: rows, the same transaction twice, the schema or the protocol; and a table that was missing.
+_CONFLICTS = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_PATH_EXISTS")
 _VIOLATED = "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"
 _NAME = re.compile(rf"CHECK constraint {CONSTRAINT}(?P<rule>\S+) ")
 

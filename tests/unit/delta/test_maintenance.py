@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from seeding import restored, seed
 
+from de_resources.contract import Contract
 from de_resources.delta.log import TableLog
 from de_resources.delta.log.retention import DEFAULT, OVERRIDE, RetentionRefused, UnreadableRetention, parse
 from de_resources.delta.log.versions import VersionUnreadable, files_of, ranges, readable_versions
@@ -105,6 +106,20 @@ def test_a_second_maintenance_finds_nothing_and_commits_nothing(
     assert (second.lost, second.query) == ((), None)
     assert second.live_after == first.live_after
     assert operations == ["VACUUM END", "VACUUM START", "OPTIMIZE", *["WRITE"] * 7]
+
+
+def test_a_table_gets_the_description_of_its_contract_once(
+    spark: SparkSession, table: MakeTable, stamp: MakeStamp
+) -> None:
+    contract = Contract("silver.rows", "What is in the rows", "", (), ())
+    target = table(contract=contract)
+    seed(target.uri, [{"id": 1}], StructType([StructField("id", LongType())]))
+    told = []
+    for _ in range(2):
+        report = maintain(spark, target, stamp(), query_runs=0)
+        told.append((report.described, report.did_nothing, log_of(target).table.metadata().description))
+    assert told == [(True, False, "What is in the rows"), (False, True, "What is in the rows")]
+    assert [c.operation for c in log_of(target).commits(9)] == ["SET TBLPROPERTIES", "WRITE"]
 
 
 def test_time_travel_to_a_lost_version_names_what_is_left(
