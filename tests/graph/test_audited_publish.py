@@ -210,7 +210,7 @@ def test_a_retry_publishes_once_wherever_the_step_died(shop: Shop) -> None:
             shop.run(orders(shop, {D1: [float(version)], D2: [-2.0]}, retries=2), keys=(D1, D2))
         assert died == ["silver.orders"], point
         assert shop.rows("orders") == [row(D1, 0, float(version))], point
-        assert shop.version("orders") == shop.log("orders/_staged").version == version, point
+        assert (shop.version("orders"), shop.log("orders/_staged").version) == (version, version - 1), point
         assert [told(shop, key)["publication/state"] for key in (D1, D2)] == ["published", "held"], point
 
 

@@ -131,7 +131,7 @@ def test_a_false_alarm_is_published_with_its_reason_and_taken_back_again(world: 
     world.land({D1: [1.0], D2: [2.0]})
     world.land({D1: [-1.0], D2: [3.0]})
     assert world.amounts() == [(D1, 1.0), (D2, 3.0)]
-    assert [(w.key, w.staged) for w in waiting(world.table)] == [(D1, 2)]
+    assert [(w.key, w.staged) for w in waiting(world.table)] == [(D1, 1)]
     files = set(Path(world.uri("orders")).rglob("*.parquet"))
 
     told = world.decide(PUBLISH, reason="a refund is no mistake")

@@ -196,8 +196,8 @@ def test_what_is_listed_as_readable_is_what_the_engine_reads(
 ) -> None:
     """Ages around the retention: the engine refuses old versions though their files are there."""
     target = table()
-    for turn in range(4):
-        replace(spark, target, spark.range(turn + 1).coalesce(1), stamp(), slice_=None)
+    for turn in range(5):
+        replace(spark, target, spark.range(turn).coalesce(1), stamp(), slice_=None)
     for version, days in enumerate((30, 20, 10, 3, 1)):
         aged(Path(target.uri) / "_delta_log" / f"{version:020}.json", days * 24)
     listed = readable_versions(log_of(target))
