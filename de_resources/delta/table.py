@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -78,13 +78,28 @@ class NewTable:
     @property
     def by_its_rows(self) -> bool:
         """Whether a write of rows can create it: of a table's properties a write takes Delta's own only."""
-        return all(map(_is_deltas, self.properties))
+        return not self._others
 
-    def described(self, frame: DataFrame) -> DataFrame:
-        """The frame with the comments of the columns, and nothing that they say of themselves elsewhere."""
-        return frame.select(
+    def writer(self, frame: DataFrame) -> DataFrameWriter:
+        """A write of the frame that creates the table, but for its description and the properties that are not Delta's own.
+
+        Columns have their comments, and nothing that they say of themselves elsewhere.
+        """
+        described = frame.select(
             *(F.col(identifier(c)).alias(c, metadata={"comment": self.comments[c]}) for c in frame.columns)
         )
+        own = {name: value for name, value in self.properties.items() if name not in self._others}
+        return described.write.format("delta").options(**own).partitionBy(*self.partitioned_by)
+
+    @property
+    def beyond_a_write(self) -> dict[str, str]:
+        """What `writer` leaves out, as properties to be set."""
+        about = {"comment": self.description} if self.description is not None else {}
+        return {**self._others, **about}
+
+    @property
+    def _others(self) -> dict[str, str]:
+        return {name: value for name, value in self.properties.items() if not name.startswith("delta.")}
 
     def statement(self, table: str) -> str:
         """SQL that creates the empty table."""
@@ -165,15 +180,14 @@ class Table:
         that the table, old or new, cannot have.
         """
         log = self.log()
-        known = self._properties() if log is None else log.table.metadata().configuration
-        column_texts(schema, mapped=_maps_names(known))
-        if log is None:
-            with creation_lock(self.uri, table=self.name) as unfinished:
-                if self.log() is None:
-                    self._create(session, schema, self._as_new(schema, keys), unfinished)
-                    unfinished.forget()
-        elif self._unfit(keys) and log.table.metadata().configuration.get("delta.randomizeFilePrefixes") != "true":
-            self.set_properties(session, _RANDOM_FOLDERS)
+        if log is not None:
+            self._make_fit(session, log, schema, keys)
+            return
+        new = self._as_new(schema, keys)
+        with creation_lock(self.uri, table=self.name) as unfinished:
+            if self.log() is None:
+                self._create(session, schema, new, unfinished)
+                unfinished.forget()
 
     @contextmanager
     def first_write(
@@ -185,7 +199,8 @@ class Table:
         wait until the rows of this one are there, or it has failed. Where no such write can create the table, it is there,
         empty, as `create_if_missing` makes it; so it is in an object store, where nobody waits. Raises what that raises.
         """
-        if local_folder(self.uri) is not None and self.log() is None:
+        log = self.log()
+        if log is None and local_folder(self.uri) is not None:
             new = self._as_new(schema, keys)
             with creation_lock(self.uri, table=self.name) as unfinished:
                 if self.log() is None and new.by_its_rows:
@@ -194,7 +209,10 @@ class Table:
                     yield new
                     unfinished.forget()
                     return
-        self.create_if_missing(session, schema, keys)
+        if log is None:
+            self.create_if_missing(session, schema, keys)
+        else:
+            self._make_fit(session, log, schema, keys)
         yield None
 
     def properties_now(self) -> dict[str, str]:
@@ -209,6 +227,13 @@ class Table:
     def set_properties(self, session: SparkSession, properties: Mapping[str, str]) -> None:
         """Set these properties of the table and leave the others, in one commit."""
         session.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({_assignments(properties)})")
+
+    def _make_fit(self, session: SparkSession, log: TableLog, schema: StructType, keys: Sequence[str]) -> None:
+        """Let the table that is there take these keys. Raises for names that it cannot have."""
+        known = log.table.metadata().configuration
+        column_texts(schema, mapped=_maps_names(known))
+        if self._unfit(keys) and known.get("delta.randomizeFilePrefixes") != "true":
+            self.set_properties(session, _RANDOM_FOLDERS)
 
     def _left_behind(self, unfinished: Unfinished) -> bool:
         """Whether a first write left data files that no commit names. A log without a commit is removed.
@@ -263,18 +288,9 @@ class Table:
 
     def _create_beside(self, session: SparkSession, schema: StructType, new: NewTable) -> None:
         """Create the table in a folder that has files, which Delta's statement does not; a write does."""
-        own = {name: value for name, value in new.properties.items() if _is_deltas(name)}
-        nothing = new.described(session.createDataFrame([], schema))
-        writer = nothing.write.format("delta").mode("append").options(**own)
-        writer.partitionBy(*new.partitioned_by).save(self.uri)
-        others = {name: value for name, value in new.properties.items() if name not in own}
-        about = {"comment": new.description} if new.description is not None else {}
-        if others or about:
-            self.set_properties(session, {**others, **about})
-
-
-def _is_deltas(property_: str) -> bool:
-    return property_.startswith("delta.")
+        new.writer(session.createDataFrame([], schema)).mode("append").save(self.uri)
+        if new.beyond_a_write:
+            self.set_properties(session, new.beyond_a_write)
 
 
 def _are_data_files(path: Path) -> bool:

@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,10 +76,9 @@ def disk_full(error: Exception, table: Table, since: float) -> DiskFull | None:
     if reason is None or folder is None or not folder.exists():
         return None
     removed = _removed(table, folder, since)
-    log = table.log()
-    files = Folder.of(log).data if log else _first_files(folder)
-    live = sum(files[path].bytes for path in files_of(log, log.version) & files.keys()) if log else 0
-    other = sum(file.bytes for file in files.values()) - live
+    found, seen = _contents(table.log(), folder)
+    live = sum(found.data[path].bytes for path in seen & found.data.keys())
+    other = sum(file.bytes for file in found.data.values()) - live
     return DiskFull(table.name, folder, reason[0], DiskUsage(removed, live, other, shutil.disk_usage(folder).free))
 
 
@@ -98,17 +97,18 @@ def _removed(table: Table, folder: Path, since: float) -> int:
         return 0
 
 
-def _first_files(folder: Path) -> Mapping[str, StoredFile]:
-    """The data files of a folder without a table: its first write would have created it."""
+def _contents(log: TableLog | None, folder: Path) -> tuple[Folder, set[str]]:
+    """What lies in the folder, and the paths that readers see; none without a log, which the first write would have made."""
+    if log is not None:
+        return Folder.of(log), files_of(log, log.version)
     found = ((path, path.stat()) for path in folder.rglob("*.parquet"))
     files = (StoredFile(str(path.relative_to(folder)), stat.st_size, stat.st_mtime) for path, stat in found)
-    return {file.path: file for file in files}
+    return Folder({file.path: file for file in files}, {}, frozenset()), set()
 
 
 def _left_behind(log: TableLog | None, folder: Path, since: float) -> Iterator[StoredFile]:
     """Files written since then that no commit names. A commit that names one of them was written since then as well."""
-    found = Folder.of(log) if log else Folder(_first_files(folder), {}, frozenset())
-    named = files_of(log, log.version) if log else set[str]()
+    found, named = _contents(log, folder)
     for commit in found.commits.values():
         if commit.modified >= since:
             named |= set(_names(folder / commit.path))

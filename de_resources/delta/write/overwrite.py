@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, DataFrameWriter, Observation, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 
 from de_resources.delta.slices import Slice
-from de_resources.delta.table import CommitInfo, NewTable, Table, Written
+from de_resources.delta.table import CommitInfo, Table, Written
 from de_resources.delta.write import constraints, frames
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.refusals import explained
@@ -104,17 +104,14 @@ def _write(
         stored = form.encoded(guarded, table.name, slice_)
         crash_point("before_commit", table.name)
         with only_meanwhile(session, settings):
-            writer = _creating(new, stored, options) if new else stored.write.mode(mode).options(**options)
-            writer.format("delta").save(table.uri)
+            if new is None:
+                stored.write.format("delta").mode(mode).options(**options).save(table.uri)
+            else:
+                # Refused where somebody else has created it meanwhile.
+                own = {name: value for name, value in options.items() if name not in _OF_A_TABLE_THAT_IS_THERE}
+                new.writer(stored).mode("error").options(**own).save(table.uri)
     crash_point("after_commit", table.name)
     return _confirmed(table, stamp, observation, held, time.monotonic() - started)
-
-
-def _creating(new: NewTable, frame: DataFrame, options: Mapping[str, str]) -> DataFrameWriter:
-    """A write that creates the table with these rows. Refused where somebody else has created it meanwhile."""
-    own = {name: value for name, value in options.items() if name not in _OF_A_TABLE_THAT_IS_THERE}
-    writer = new.described(frame).write.mode("error").options(**own, **new.properties)
-    return writer.partitionBy(*new.partitioned_by)
 
 
 def _confirmed(
