@@ -21,8 +21,9 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
+from de_resources.delta.log import Commit
 from de_resources.delta.slices import Slice
-from de_resources.delta.table import CommitInfo, Table, Written
+from de_resources.delta.table import CommitInfo, NewTable, Table, Written
 from de_resources.delta.write import frames
 from de_resources.delta.write.crash_points import crash_point
 from de_resources.delta.write.key_elsewhere import require_nowhere_else, told
@@ -138,52 +139,109 @@ def merge(
     _require_layout(table)
     started = time.monotonic()
     crash_point("before_write", table.name)
-    with explained(table):
-        table.create_if_missing(session, frame.schema, slice_.keys if slice_ else ())
-    observation = Observation(f"merge_{uuid4().hex}")
-    source = frames.counted(frames.guard(frame, slice_), table.contract, observation)
-    present = ground.rows if ground else table.read_pinned(session)
-    with explained(table, frame, slice_):
-        # The optimizer runs a small local frame here, and with it the guard.
-        changes = compared(source, _target(table, present, slice_, frame.schema, rule, form), rule).persist()
-    try:
-        with explained(table, frame, slice_):
-            # The one pass over source and target; the result stays cached for the MERGE.
-            counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
-        _refuse(changes, counts, table, rule)
-        if any(counts.get(kind) for kind in _NEW):
-            new = changes.where(F.col(CHANGE).isin(*_NEW))
-            require_nowhere_else(new, form.decoded(present, table.name, rule.key), table, rule.key, slice_)
-        # The engine drops the branches of an empty source from its plan, and the observation with them.
-        empty = set(counts) <= set(_NOT_IN_SOURCE)
-        rows, violations = frames.nothing_observed(table.contract) if empty else frames.observed(observation)
-        counts.pop("same", None)
-        if ground is not None:
-            ground.lay()
-        if not any(counts.get(kind) for kind in _APPLIED):
-            log = table.log()
-            version = log.version if log else 0
-            return Written(
-                version, None, rows, violations, time.monotonic() - started, skipped="nothing changed", changes=counts
-            )
-        crash_point("before_commit", table.name)
-        applied = form.encoded(changes.where(F.col(CHANGE).isin(*_APPLIED)), table.name, slice_)
-        _apply(session, table, _statement(table, applied, rule, slice_, evolve, form), applied, stamp, slice_)
-    finally:
-        changes.unpersist()
+    keys, merging = slice_.keys if slice_ else (), _Merging(session, table, stamp, rule, slice_, evolve, ground, form)
+    with explained(table), table.first_write(session, frame.schema, keys) as new:
+        found = merging.merged(frame, new)
+    if not found.applied:
+        if new is not None:
+            with explained(table):
+                table.create_if_missing(session, frame.schema, keys)
+        log = table.log()
+        return found.written(log.version if log else 0, None, started, skipped="nothing changed")
     crash_point("after_commit", table.name)
     log = table.log()
     commit = log.find(attempt=stamp.attempt) if log else None
     if commit is None:
         raise PermanentError(f"The merge into `{table.name}` reported success but its commit is not in the log.")
-    return Written(commit.version, commit, rows, violations, time.monotonic() - started, changes=counts)
+    return found.written(commit.version, commit, started)
 
 
-def _apply(
-    session: SparkSession, table: Table, statement: str, changes: DataFrame, stamp: CommitInfo, slice_: Slice | None
-) -> None:
-    with explained(table, changes, slice_), _user_metadata(session, stamp.text()):
-        session.sql(statement, changes=changes)
+@dataclass(frozen=True)
+class _Found:
+    """What a comparison found: rows of the source, rows that break each rule, and rows by what has to happen to them."""
+
+    rows: int | None
+    violations: Mapping[str, int] | None
+    changes: Mapping[str, int]
+
+    @property
+    def applied(self) -> bool:
+        """Whether there is anything to commit."""
+        return any(self.changes.get(kind) for kind in _APPLIED)
+
+    def written(self, version: int, commit: Commit | None, started: float, skipped: str | None = None) -> Written:
+        seconds = time.monotonic() - started
+        return Written(version, commit, self.rows, self.violations, seconds, skipped=skipped, changes=self.changes)
+
+
+@dataclass(frozen=True)
+class _Merging:
+    """One merge, but for its rows. A `new` table is one that they create."""
+
+    session: SparkSession
+    table: Table
+    stamp: CommitInfo
+    rule: MergeRule
+    slice_: Slice | None
+    evolve: bool
+    ground: BaseState | None
+    form: StoredForm
+
+    def merged(self, frame: DataFrame, new: NewTable | None) -> _Found:
+        """Compare, refuse what is to be refused, and commit what is left to do."""
+        table, slice_ = self.table, self.slice_
+        observation = Observation(f"merge_{uuid4().hex}")
+        source = frames.counted(frames.guard(frame, slice_), table.contract, observation)
+        present = self._present(frame.schema, new)
+        with explained(table, frame, slice_):
+            target = _target(table, present, slice_, frame.schema, self.rule, self.form)
+            # The optimizer runs a small local frame here, and with it the guard.
+            changes = compared(source, target, self.rule).persist()
+        try:
+            with explained(table, frame, slice_):
+                # The one pass over source and target; the result stays cached for what is committed.
+                counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
+            _refuse(changes, counts, table, self.rule)
+            if new is None and any(counts.get(kind) for kind in _NEW):
+                theirs = self.form.decoded(present, table.name, self.rule.key)
+                require_nowhere_else(changes.where(F.col(CHANGE).isin(*_NEW)), theirs, table, self.rule.key, slice_)
+            # The engine drops the branches of an empty source from its plan, and the observation with them.
+            empty = set(counts) <= set(_NOT_IN_SOURCE)
+            rows, violations = frames.nothing_observed(table.contract) if empty else frames.observed(observation)
+            counts.pop("same", None)
+            if self.ground is not None:
+                self.ground.lay()
+            found = _Found(rows, violations, counts)
+            if found.applied:
+                crash_point("before_commit", table.name)
+                self._commit(changes.where(F.col(CHANGE).isin(*_APPLIED)), new)
+            return found
+        finally:
+            changes.unpersist()
+
+    def _present(self, schema: StructType, new: NewTable | None) -> DataFrame:
+        """The rows that are compared with."""
+        if self.ground is not None:
+            return self.ground.rows
+        if new is None:
+            return self.table.read_pinned(self.session)
+        # By the limit the engine knows that nothing is there, and plans no comparison.
+        return self.session.createDataFrame([], schema).limit(0)
+
+    def _commit(self, changes: DataFrame, new: NewTable | None) -> None:
+        """By a MERGE, or by the write that creates the table, of which every change is a new row."""
+        table, applied = self.table, self.form.encoded(changes, self.table.name, self.slice_)
+        with explained(table, applied, self.slice_):
+            if new is None:
+                statement = _statement(table, applied, self.rule, self.slice_, self.evolve, self.form)
+                with _user_metadata(self.session, self.stamp.text()):
+                    self.session.sql(statement, changes=applied)
+            else:
+                # As MERGE does it, the rows of a partition are brought together first.
+                together = "true" if new.partitioned_by else "false"
+                writer = new.writer(applied.select(*map(identifier, _columns(applied)))).mode("error")
+                # Refused where somebody else has created it meanwhile.
+                writer.options(userMetadata=self.stamp.text(), optimizeWrite=together).save(table.uri)
 
 
 def _require_columns(rule: MergeRule, columns: Sequence[str], table: str) -> None:
@@ -334,7 +392,7 @@ def _refuse(changes: DataFrame, counts: Mapping[str, int], table: Table, rule: M
 def _statement(
     table: Table, changes: DataFrame, rule: MergeRule, slice_: Slice | None, evolve: bool, form: StoredForm
 ) -> str:
-    columns = [c for c in changes.columns if c != CHANGE and not is_kept(c)]
+    columns = _columns(changes)
     on = " AND ".join(f"t.{identifier(k)} = {stored}" for k, stored in form.key_now(rule.key).items())
     if slice_ is not None:
         # The slice in the match condition lets Delta skip the files of other partitions, and their concurrent writers.
@@ -355,6 +413,11 @@ def _statement(
     head, tail = f"MERGE {evolution}INTO {table.sql} t USING ", f" s ON {on} {' '.join(clauses)}"
     # Python fills `{changes}`, so that the braces of a location or a name have to be doubled.
     return f"{_doubled(head)}{{changes}}{_doubled(tail)}"
+
+
+def _columns(changes: DataFrame) -> list[str]:
+    """The columns that are stored."""
+    return [c for c in changes.columns if c != CHANGE and not is_kept(c)]
 
 
 def _doubled(text: str) -> str:

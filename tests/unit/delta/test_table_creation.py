@@ -19,14 +19,15 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from de_resources.contract import Contract
 from de_resources.delta.slices import Members, Slice
-from de_resources.delta.table import CommitInfo, LocationTaken, Table
+from de_resources.delta.table import CommitInfo, LocationTaken, Table, Written
 from de_resources.delta.write.crash_points import at
 from de_resources.delta.write.frames import RowsOutsideSlice
 from de_resources.delta.write.lock import creation_lock
+from de_resources.delta.write.merge import MergeRule, UnmergeableRows, merge
 from de_resources.delta.write.overwrite import replace
 from de_resources.delta.write.refusals import ConcurrentWrite
 
-pytestmark = [pytest.mark.pattern("data_overwrite"), pytest.mark.faults]
+pytestmark = [pytest.mark.pattern("data_overwrite", "merger"), pytest.mark.faults]
 
 MakeStamp = Callable[..., CommitInfo]
 SCHEMA = StructType().add("hour", StringType()).add("id", LongType())
@@ -53,6 +54,18 @@ def hours(*keys: str) -> Slice:
 
 def visits(spark: SparkSession, *rows: tuple[str, int]) -> DataFrame:
     return spark.createDataFrame(list(rows), SCHEMA).coalesce(1)
+
+
+def overwritten(spark: SparkSession, table: Table, frame: DataFrame, stamp: CommitInfo, *keys: str) -> Written:
+    return replace(spark, table, frame, stamp, slice_=hours(*keys))
+
+
+def merged(spark: SparkSession, table: Table, frame: DataFrame, stamp: CommitInfo, *keys: str) -> Written:
+    return merge(spark, table, frame, stamp, rule=MergeRule(("hour", "id"), vanished="delete"), slice_=hours(*keys))
+
+
+BY_EACH = pytest.mark.parametrize("write", [overwritten, merged])
+Write = Callable[..., Written]
 
 
 def about(uri: str) -> dict[str, Any]:
@@ -108,31 +121,51 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(spark: SparkSession
     assert other.read_bytes() == b"somebody's"
 
 
+@BY_EACH
 @pytest.mark.parametrize("enforced", [False, True], ids=["checked", "enforced"])
 def test_a_first_write_creates_its_table_in_the_same_commit(
-    spark: SparkSession, tmp_path: Path, stamp: MakeStamp, enforced: bool
+    spark: SparkSession, tmp_path: Path, stamp: MakeStamp, enforced: bool, write: Write
 ) -> None:
     """The table says of itself what an empty one says that is created first, but for its description."""
     contract = Contract.of(Visits)
     made, empty = (table_at(tmp_path / name, contract=contract, enforced=enforced) for name in ("made", "empty"))
     empty.create_if_missing(spark, SCHEMA)
     elsewhere = visits(spark, ("10", 1), ("11", 2)).withMetadata("id", {"comment": "what another table says of it"})
-    written = replace(spark, made, elsewhere, stamp("mine"), slice_=hours("10", "11"))
+    written = write(spark, made, elsewhere, stamp("mine"), "10", "11")
     assert (written.version, written.rows, written.commit and written.commit.stamp["run"]) == (0, 2, "mine")
     assert written.violations == {rule.name: 0 for rule in contract.rules}
+    assert written.changes == ({"insert": 2} if write is merged else {})
     assert rows_of(made.uri) == [("10", 1), ("11", 2)]
     assert about(made.uri) == {key: value for key, value in about(empty.uri).items() if key != "description"}
     assert about(empty.uri)["description"] == contract.description != ""
-    again = replace(spark, made, elsewhere, stamp("mine"), slice_=hours("10", "11"))
-    assert (again.version, again.repeated) == (0, True), "a retry finds what it has committed"
+    again = write(spark, made, elsewhere, stamp("mine"), "10", "11")
+    assert (again.version, again.skipped is None) == (0, False), "a retry finds what it has committed"
+
+
+def test_a_first_merge_leaves_a_file_of_each_partition_and_out_what_it_refuses(
+    spark: SparkSession, tmp_path: Path, stamp: MakeStamp
+) -> None:
+    target = table_at(tmp_path / "visits")
+    twice = visits(spark, ("10", 1), ("10", 1), ("11", 2), ("11", 3)).repartition(2, "id")
+    assert merged(spark, target, twice, stamp(), "10", "11").changes == {"insert": 3}
+    assert rows_of(target.uri) == [("10", 1), ("11", 2), ("11", 3)]
+    assert len(DeltaTable(target.uri).file_uris()) == 2
+    unfit = table_at(tmp_path / "unfit")
+    with pytest.raises(UnmergeableRows):
+        merged(spark, unfit, visits(spark, ("10", 1)).selectExpr("hour", "nullif(id, 1) AS id"), stamp(), "10")
+    with pytest.raises(RowsOutsideSlice):
+        merged(spark, unfit, visits(spark, ("10", 1), ("11", 1)), stamp(), "10")
+    assert unfit.log() is None
 
 
 def test_a_frame_without_rows_creates_the_table_and_was_a_write(
     spark: SparkSession, tmp_path: Path, stamp: MakeStamp
 ) -> None:
     target, blank = table_at(tmp_path / "visits"), table_at(tmp_path / "blank")
-    assert replace(spark, target, visits(spark).limit(0), stamp(), slice_=hours("10")).rows == 0
-    blank.create_if_missing(spark, SCHEMA)
+    assert overwritten(spark, target, visits(spark).limit(0), stamp(), "10").rows == 0
+    # A merge finds nothing to do, and nobody can tell from the table that it was one.
+    nothing = merged(spark, blank, visits(spark).limit(0), stamp(), "10")
+    assert (nothing.version, nothing.rows, nothing.skipped) == (0, 0, "nothing changed")
     assert [log and (log.version, log.is_blank) for log in (target.log(), blank.log())] == [(0, False), (0, True)]
 
 
@@ -143,16 +176,16 @@ def test_a_first_write_that_fails_leaves_no_table_with_rows_and_is_no_obstacle(
     target = table_at(tmp_path / "visits", properties=properties)
     many = visits(spark, *(("10", n) for n in range(9)), ("12", 9)).repartition(2)
     with pytest.raises(RowsOutsideSlice):
-        replace(spark, target, many, stamp(), slice_=hours("10"))
+        overwritten(spark, target, many, stamp(), "10")
     log = target.log()
     assert log is None if not properties else log is not None and log.is_blank
-    replace(spark, target, visits(spark, ("10", 1)), stamp(), slice_=hours("10"))
+    overwritten(spark, target, visits(spark, ("10", 1)), stamp(), "10")
     assert rows_of(target.uri) == [("10", 1)]
     assert target.properties_now().items() >= properties.items()
 
 
 def test_an_empty_table_is_created_beside_what_a_dead_first_write_left(spark: SparkSession, tmp_path: Path) -> None:
-    """By a merge, say, to which the asset was changed. It says of itself what it would without these files."""
+    """By a stream, say, to which the asset was changed. It says of itself what it would without these files."""
     contract, properties = Contract.of(Visits), {"shop.owner": "orders"}
     target, plain = (table_at(tmp_path / n, contract=contract, properties=properties) for n in ("visits", "plain"))
     left = tmp_path / "visits" / "hour=10" / f"part-00000-{'0' * 8}-0000-4000-8000-{'0' * 12}.c000.snappy.parquet"
@@ -181,23 +214,25 @@ def test_somebodys_files_are_in_the_way_also_where_a_first_write_died(
     other.parent.mkdir(parents=True)
     other.write_bytes(b"somebody's")
     with pytest.raises(LocationTaken, match="hour=10"):
-        replace(spark, target, visits(spark, ("10", 1)), stamp(), slice_=hours("10"))
+        overwritten(spark, target, visits(spark, ("10", 1)), stamp(), "10")
     assert other.read_bytes() == b"somebody's"
 
 
-def test_first_writes_at_once_all_land(spark: SparkSession, tmp_path: Path, stamp: MakeStamp) -> None:
+@BY_EACH
+def test_first_writes_at_once_all_land(spark: SparkSession, tmp_path: Path, stamp: MakeStamp, write: Write) -> None:
     target, keys = table_at(tmp_path / "visits"), ["10", "11", "12", "13"]
 
-    def write(key: str) -> int:
-        return replace(spark, target, visits(spark, (key, int(key))), stamp(slice_=key), slice_=hours(key)).version
+    def written(key: str) -> int:
+        return write(spark, target, visits(spark, (key, int(key))), stamp(slice_=key), key).version
 
     with ThreadPoolExecutor(4) as writers:
-        assert sorted(writers.map(write, keys)) == [0, 1, 2, 3]
+        assert sorted(writers.map(written, keys)) == [0, 1, 2, 3]
     assert rows_of(target.uri) == [(key, int(key)) for key in keys]
 
 
+@BY_EACH
 def test_a_table_that_somebody_else_creates_meanwhile_is_not_replaced(
-    spark: SparkSession, tmp_path: Path, stamp: MakeStamp
+    spark: SparkSession, tmp_path: Path, stamp: MakeStamp, write: Write
 ) -> None:
     """Who takes no lock: the first write is refused, in a way that is tried again."""
     target = table_at(tmp_path / "visits")
@@ -206,8 +241,8 @@ def test_a_table_that_somebody_else_creates_meanwhile_is_not_replaced(
         at("before_commit", lambda _: write_deltalake(target.uri, theirs, partition_by=["hour"])),
         pytest.raises(ConcurrentWrite),
     ):
-        replace(spark, target, visits(spark, ("10", 1)), stamp(), slice_=hours("10"))
+        write(spark, target, visits(spark, ("10", 1)), stamp(), "10")
     assert rows_of(target.uri) == [("11", 7)]
-    replace(spark, target, visits(spark, ("10", 1)), stamp(), slice_=hours("10"))
+    write(spark, target, visits(spark, ("10", 1)), stamp(), "10")
     assert rows_of(target.uri) == [("10", 1), ("11", 7)]
     assert DeltaTable(target.uri).version() == 1
