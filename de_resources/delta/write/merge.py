@@ -3,6 +3,7 @@
 The source is compared with the target first (null-safely), so that a replay commits nothing, and so that Delta's MERGE
 receives explicit changes only. Rows that vanished from the source are found by the same comparison, which makes a
 `WHEN NOT MATCHED BY SOURCE` clause - the one that deletes other partitions when it is written carelessly - unnecessary.
+Where there is no table yet, all that is left to do is new rows, and their write creates it.
 
 Source: pattern *Merger*; Delta's `MERGE INTO`. Null-safe comparison `<=>`: SQL:1999 `IS NOT DISTINCT FROM`.
 """
@@ -126,7 +127,7 @@ def merge(
     ground: BaseState | None = None,
     form: StoredForm = AS_IT_IS,
 ) -> Written:
-    """Bring the slice up to date with the frame, in one commit, or none where nothing changed.
+    """Bring the slice up to date with the frame, in one commit, or none where nothing changed. A missing table is created.
 
     Raises `UnmergeableRows` for null keys and ties, within the frame or with the table, `RowsOutsideSlice` for rows that
     the run does not own, `KeyElsewhere` for new rows whose key is in a partition that the run does not own,
