@@ -14,6 +14,7 @@ import psutil
 import pytest
 from own_modules import functions, proved
 from processes import living
+from sabotage import trial
 from sabotage.__main__ import main
 from sabotage.defects import FAULTS, PROJECT, Claims, Defect, defects, plain, rows
 from sabotage.hunt import green_in_suite
@@ -128,6 +129,21 @@ def test_lasts():
     assert (outcome.failed, outcome.passed, outcome.broken) == ((), (), "it did not end"), "no answer"
     child = int(begun.read_text())
     until(lambda: not psutil.pid_exists(child) or not living([psutil.Process(child)]), "its child has ended")
+
+
+def test_what_does_not_end_behind_the_last_test_keeps_no_answer_back(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "LINGERS", 0.0)
+    test = workplace.folder / "tests" / "unit" / "test_that_leaves_a_thread.py"
+    test.write_text("""
+import threading
+
+def test_leaves_a_thread():
+    threading.Thread(target=threading.Event().wait).start()
+""")
+    outcome = run(workplace, [str(test)])
+    assert (outcome.failed, len(outcome.passed), outcome.broken) == ((), 1, None), outcome.told
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
