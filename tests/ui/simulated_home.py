@@ -22,7 +22,7 @@ from typing import Protocol
 import dagster as dg
 from deltalake import DeltaTable
 from waiting import PATIENCE
-from web_ui import PROJECT, SERVE, UNFINISHED, DagsterProcess, until
+from web_ui import PROJECT, SERVE, DagsterProcess, until
 
 from de_resources.launcher.worker import Worker
 from de_resources.local import LocalServices
@@ -34,6 +34,11 @@ STEPS = 4
 STEP_SECONDS = 600.0
 AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:125.0) Gecko/20100101 Firefox/125.0"
 SILVER, GOLD = dg.AssetKey(["silver", "visits"]), dg.AssetKey(["gold", "visits_cube_daily"])
+UNFINISHED = [
+    status
+    for status in dg.DagsterRunStatus
+    if status not in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+]
 
 
 @dataclass(frozen=True)

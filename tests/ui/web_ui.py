@@ -302,11 +302,6 @@ BACKFILL = """mutation Backfill($params: LaunchBackfillParams!) { launchPartitio
 AGAIN = """mutation Again($params: ReexecutionParams!) { launchPipelineReexecution(reexecutionParams: $params) {
     __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 
-UNFINISHED = [
-    status
-    for status in dg.DagsterRunStatus
-    if status not in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
-]
 METADATA = """
 metadataEntries { __typename label
   ... on TextMetadataEntry { text }

@@ -139,7 +139,8 @@ def test_a_first_write_creates_its_table_in_the_same_commit(
     assert about(made.uri) == {key: value for key, value in about(empty.uri).items() if key != "description"}
     assert about(empty.uri)["description"] == contract.description != ""
     again = write(spark, made, elsewhere, stamp("mine"), "10", "11")
-    assert (again.version, again.skipped is None) == (0, False), "a retry finds what it has committed"
+    assert (again.version, again.repeated) == (0, write is overwritten), "a retry finds what it has committed"
+    assert again.skipped, "and a merge that nothing is left to do"
 
 
 def test_a_first_merge_leaves_a_file_of_each_partition_and_out_what_it_refuses(
