@@ -195,9 +195,10 @@ class Table:
     ) -> Iterator[NewTable | None]:
         """What the write inside has to create the table with, in the same commit; None where the table is there.
 
-        An empty table that is made first, looked at and then written takes the engine three times as long. Other first writers
-        wait until the rows of this one are there, or it has failed. Where no such write can create the table, it is there,
-        empty, as `create_if_missing` makes it; so it is in an object store, where nobody waits. Raises what that raises.
+        Where the write finds nothing to do, the table is made all the same, empty. An empty table that is made first, looked at
+        and then written takes the engine three times as long. Other first writers wait until the rows of this one are there, or
+        it has failed. Where no such write can create the table, it is there, empty, as `create_if_missing` makes it; so it is
+        in an object store, where nobody waits. Raises what that raises.
         """
         log = self.log()
         if log is None and local_folder(self.uri) is not None:
@@ -207,6 +208,8 @@ class Table:
                     self._left_behind(unfinished)
                     unfinished.note()
                     yield new
+                    if self.log() is None:
+                        self._create(session, schema, new, unfinished)
                     unfinished.forget()
                     return
         if log is None:

@@ -144,9 +144,6 @@ def merge(
     with explained(table), table.first_write(session, frame.schema, keys) as new:
         found = merging.merged(frame, new)
     if not found.applied:
-        if new is not None:
-            with explained(table):
-                table.create_if_missing(session, frame.schema, keys)
         log = table.log()
         return found.written(log.version if log else 0, None, started, skipped="nothing changed")
     crash_point("after_commit", table.name)
@@ -200,7 +197,8 @@ class _Merging:
             changes = compared(source, target, self.rule).persist()
         try:
             with explained(table, frame, slice_):
-                # The one pass over source and target; the result stays cached for what is committed.
+                # The one pass over source and target, of which a number for each kind comes here; the rest stays cached for
+                # what is committed.
                 counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
             _refuse(changes, counts, table, self.rule)
             if new is None and any(counts.get(kind) for kind in _NEW):
