@@ -36,6 +36,7 @@ run_coordinator: {module: dagster._core.run_coordinator, class: QueuedRunCoordin
 compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}
 """
 SECONDS = 120.0
+SENSORS = ("cascade", "report_due")
 FIRST, SECOND, THIRD, FOURTH = "2026-01-05", "2026-01-06", "2026-01-07", "2026-01-08"
 MADE = "assetMaterializations(partitions: $partitions) { partition " + METADATA + " }"
 TOLD = "assetObservations(partitions: $partitions) { description " + METADATA + " }"
@@ -175,7 +176,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         webserver(["-w", workspace], environment) as web,
         DagsterProcess(["dagster._daemon", "run", "-w", workspace], environment) as daemon,
     ):
-        yield World(root, web, daemon, instance)
+        gathering = World(root, web, daemon, instance)
+        # Before the daemon's first look a sensor has no state, and nobody can stop it.
+        gathering.until(lambda: all(looks(instance).get(sensor) for sensor in SENSORS))
+        yield gathering
 
 
 @pytest.mark.pattern("aligned_fan_in", "unaligned_fan_in")
