@@ -69,7 +69,7 @@ test test-unit soak: export PYTHONDONTWRITEBYTECODE =
 test: setup      ## Run the suite on WORKERS processes (two more than cores, 2 to 8); PATTERN=merger: what proves it; ALL=1: long proofs too
 	@rm -rf $(TIMINGS)
 	DE_TEST_TIMINGS=$(TIMINGS) $(BIN)/python tests/suite.py $(CACHE) --again $(UNSTEADY) $(if $(PATTERN),--some) \
-		--part engine '$(WITH_ENGINE) tests/unit tests/graph tests/faults' \
+		--part engine '$(WITH_ENGINE) tests/unit tests/proof tests/graph tests/faults' \
 		--part services '$(WITH_SERVICES) tests/services tests/ui' -- $(CHOSEN)
 	@$(BIN)/python tests/timings.py $(TIMINGS) .de/test-report
 	@sed 's/^/unsteady: /' $(CACHE)/UNSTEADY.txt 2> /dev/null || true
@@ -78,7 +78,7 @@ test-unit: setup ## Run the part that starts no service and fills no lake
 	$(BIN)/pytest $(WITH_ENGINE) --short tests/unit
 
 soak: setup      ## Repeat the long proofs with ever new seeds: MINUTES=10 SEED=0; the same call goes on where it stopped
-	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/soak tests/unit tests/graph tests/faults
+	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/soak tests/unit tests/proof tests/graph tests/faults
 	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/services
 	@[ $(MINUTES) -lt 30 ] || $(BIN)/pytest --soak 1 --seed $(SEED) tests/ui
 
