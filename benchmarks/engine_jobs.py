@@ -8,6 +8,8 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from de_resources.compat.java_process import wait_until_told
+
 
 @contextmanager
 def counted_jobs(session: SparkSession) -> Iterator[list[int]]:
@@ -18,6 +20,7 @@ def counted_jobs(session: SparkSession) -> Iterator[list[int]]:
     try:
         yield jobs
     finally:
+        wait_until_told(session)
         jobs.extend(context.statusTracker().getJobIdsForGroup(group))
         # None takes the property away, as PySpark's documentation says and its annotation does not.
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The Java process behind PySpark's classic sessions: whether it lives, and how the next session gets a new one."""
+"""The Java process behind PySpark's classic sessions: whether it lives and has told all, how the next one gets a new one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-__all__ = ["forget_java_process", "forget_stopped_session", "java_process_lives", "session_was_stopped"]
+__all__ = [
+    "forget_java_process",
+    "forget_stopped_session",
+    "java_process_lives",
+    "session_was_stopped",
+    "wait_until_told",
+]
+
+
+def wait_until_told(session: SparkSession) -> None:
+    """Wait until the status of this classic session's engine knows of all that has ended by now: it is told of it later."""
+    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
 
 
 def session_was_stopped(session: SparkSession) -> bool:
