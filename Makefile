@@ -74,7 +74,7 @@ test: setup      ## Run the suite on WORKERS processes (two more than cores, 2 t
 	@$(BIN)/python tests/timings.py $(TIMINGS) .de/test-report
 	@sed 's/^/unsteady: /' $(CACHE)/UNSTEADY.txt 2> /dev/null || true
 
-test-unit: setup ## Run the part that starts no service and fills no lake
+test-unit: setup ## Run the platform's units: what starts no service and fills no lake
 	$(BIN)/pytest $(WITH_ENGINE) --short tests/unit
 
 soak: setup      ## Repeat the long proofs with ever new seeds: MINUTES=10 SEED=0; the same call goes on where it stopped
