@@ -20,6 +20,7 @@ from io_manager_support import CHANGES, DAILY, OBSERVER, ORDER, ORDERS, Orders, 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from de_resources.compat.java_process import wait_until_told
 from de_resources.contract import Contract
 from de_resources.delta.log import TableLog
 from de_resources.delta.slices import Slice, make_slice
@@ -596,6 +597,7 @@ class TestStream:
     @staticmethod
     def newest_job(shop: Shop) -> int:
         """The number of the last job of all, for a stream's jobs are in a group of its own."""
+        wait_until_told(shop.spark)
         jobs = shop.spark.sparkContext._jsc.sc().statusStore().jobsList(None)
         return max(jobs.apply(place).jobId() for place in range(jobs.size()))
 
