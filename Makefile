@@ -17,6 +17,8 @@ TIMINGS := .de/timings
 # What shares expensive fixtures stays in one process; the order of the groups is the one of `tests/grouping.py`.
 GROUPED = --dist loadgroup --no-loadscope-reorder
 WITH_ENGINE = -n $(shell echo $$(( ($(WORKERS) + 1) / 2 ))) $(GROUPED)
+# The tests with an engine in the process: the first of the two calls.
+OF_ENGINE := tests/unit tests/proof tests/graph tests/faults
 WITH_SERVICES = -n $(shell echo $$(( $(WORKERS) / 2 ))) $(GROUPED)
 # The whole suite leaves the long proofs of `tests/long_proofs.yaml` to `make soak`; ALL=1 has them here.
 ALL ?=
@@ -69,7 +71,7 @@ test test-unit soak: export PYTHONDONTWRITEBYTECODE =
 test: setup      ## Run the suite on WORKERS processes (two more than cores, 2 to 8); PATTERN=merger: what proves it; ALL=1: long proofs too
 	@rm -rf $(TIMINGS)
 	DE_TEST_TIMINGS=$(TIMINGS) $(BIN)/python tests/suite.py $(CACHE) --again $(UNSTEADY) $(if $(PATTERN),--some) \
-		--part engine '$(WITH_ENGINE) tests/unit tests/proof tests/graph tests/faults' \
+		--part engine '$(WITH_ENGINE) $(OF_ENGINE)' \
 		--part services '$(WITH_SERVICES) tests/services tests/ui' -- $(CHOSEN)
 	@$(BIN)/python tests/timings.py $(TIMINGS) .de/test-report
 	@sed 's/^/unsteady: /' $(CACHE)/UNSTEADY.txt 2> /dev/null || true
@@ -78,7 +80,7 @@ test-unit: setup ## Run the platform's units: what starts no service and fills n
 	$(BIN)/pytest $(WITH_ENGINE) --short tests/unit
 
 soak: setup      ## Repeat the long proofs with ever new seeds: MINUTES=10 SEED=0; the same call goes on where it stopped
-	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/soak tests/unit tests/proof tests/graph tests/faults
+	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/soak $(OF_ENGINE)
 	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/services
 	@[ $(MINUTES) -lt 30 ] || $(BIN)/pytest --soak 1 --seed $(SEED) tests/ui
 
