@@ -16,6 +16,7 @@ MINIMUM_VERSION = 17
 # Java warns of vfork from here on, and is going to be without it.
 _WITHOUT_VFORK = 25
 _OPTIONS_OF_ALL = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+_COMPILERS = "-XX:TieredStopAtLevel="
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 
 
@@ -59,8 +60,19 @@ def collector_option(name: str) -> str:
 
     A JVM that is told two does not start.
     """
-    told = " ".join(os.environ.get(variable, "") for variable in _OPTIONS_OF_ALL)
-    return "" if _COLLECTOR.search(told) else f"-XX:+Use{name}GC"
+    return "" if _COLLECTOR.search(_options_of_all()) else f"-XX:+Use{name}GC"
+
+
+def compiler_options(*options: str) -> str:
+    """Options for Java's two compilers; empty where the environment says which of them all Javas have.
+
+    Options that fit both make a program slower for which there is only the first.
+    """
+    return "" if _COMPILERS in _options_of_all() else " ".join(options)
+
+
+def _options_of_all() -> str:
+    return " ".join(os.environ.get(variable, "") for variable in _OPTIONS_OF_ALL)
 
 
 def process_option() -> str:

@@ -60,6 +60,22 @@ def test_an_engine_optimises_later_and_has_no_collector_beside_it(settings: Sett
     assert own["TieredStopAtLevel"] == "4", "a table of millions of rows needs the optimising compiler"
 
 
+def test_the_compilers_of_an_engine_copy_less_of_what_is_called(settings: Settings) -> None:
+    usual, own = flags([]), flags(of_the_engine(settings))
+    copied = ("FreqInlineSize", "InlineSmallCode", "MaxInlineLevel", "C1MaxInlineSize", "C1MaxInlineLevel")
+    assert all(0 < int(own[name]) < int(usual[name]) for name in copied)
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_who_names_the_compilers_has_them_as_java_has_them(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """With less of what it calls in it, code of the first compiler alone is a tenth slower."""
+    monkeypatch.setenv(variable, "-XX:TieredStopAtLevel=1")
+    usual, own = flags([]), flags(of_the_engine(settings))
+    assert {name for name in usual if "Inline" in name and own[name] != usual[name]} == set()
+
+
 def test_the_broker_does_without_the_optimising_compiler(settings: Settings) -> None:
     own = flags(of_the_broker(settings))
     assert (own["TieredStopAtLevel"], own["UseSerialGC"]) == ("1", "true")
