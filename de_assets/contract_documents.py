@@ -15,6 +15,7 @@ from typing import Any
 import dagster as dg
 import yaml
 
+from de_assets.catalogue.patterns import read_list
 from de_assets.contract_versions import VERSIONS, contracts_of, specs_of
 from de_assets.partitions import daily, hourly, weekly
 from de_assets.sources.topics import VISITS_REDUCED
@@ -129,7 +130,7 @@ def _differs(path: Path, made: Document) -> list[str]:
     if not path.exists():
         return ["there is no such file"]
     try:
-        kept = yaml.safe_load(path.read_text(encoding="utf-8"))
+        kept = read_list(path)
     except (yaml.YAMLError, UnicodeDecodeError):
         return ["it is no YAML"]
     if not isinstance(kept, Mapping):
