@@ -18,7 +18,7 @@ TIMINGS := .de/timings
 GROUPED = --dist loadgroup --no-loadscope-reorder
 WITH_ENGINE = -n $(shell echo $$(( ($(WORKERS) + 1) / 2 ))) $(GROUPED)
 # The tests with an engine in the process: the first of the two calls.
-OF_ENGINE := tests/unit tests/proof tests/graph tests/faults
+OF_ENGINE := tests/unit tests/tables tests/proof tests/graph tests/faults
 WITH_SERVICES = -n $(shell echo $$(( $(WORKERS) / 2 ))) $(GROUPED)
 # The whole suite leaves the long proofs of `tests/long_proofs.yaml` to `make soak`; ALL=1 has them here.
 ALL ?=
@@ -31,7 +31,7 @@ MINUTES ?= 10
 SEED ?= 0
 export DE_JARS ?= $(CURDIR)/.de/jars
 
-.PHONY: help setup java run test test-unit soak sabotage lint format bench clean
+.PHONY: help setup java run test test-unit test-tables soak sabotage lint format bench clean
 
 help:            ## Show this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 16
@@ -64,7 +64,7 @@ run: setup       ## Start services, feed them, materialise the graph, serve the 
 	@$(BIN)/de run $(if $(LOG),--log "$(LOG)") $(ARGS)
 
 # Hundreds of processes import the platform, and each would compile it again where the environment forbids to keep the result.
-test test-unit soak: export PYTHONDONTWRITEBYTECODE =
+test test-unit test-tables soak: export PYTHONDONTWRITEBYTECODE =
 
 # Classic and Connect sessions do not live in one process, hence two calls of pytest; they run side by side, so that one computes
 # while the other waits.
@@ -76,8 +76,11 @@ test: setup      ## Run the suite on WORKERS processes (two more than cores, 2 t
 	@$(BIN)/python tests/timings.py $(TIMINGS) .de/test-report
 	@sed 's/^/unsteady: /' $(CACHE)/UNSTEADY.txt 2> /dev/null || true
 
-test-unit: setup ## Run the platform's units: what starts no service and fills no lake
+test-unit: setup ## Run the platform's units: functions, frames, messages, commands
 	$(BIN)/pytest $(WITH_ENGINE) --short tests/unit
+
+test-tables: setup ## Run the library of tables on real ones: what Spark commits
+	$(BIN)/pytest $(WITH_ENGINE) --short tests/tables
 
 soak: setup      ## Repeat the long proofs with ever new seeds: MINUTES=10 SEED=0; the same call goes on where it stopped
 	$(BIN)/pytest --soak $$(( ($(MINUTES) + 1) / 2 )) --seed $(SEED) tests/soak $(OF_ENGINE)

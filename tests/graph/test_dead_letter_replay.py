@@ -114,7 +114,7 @@ def blog(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Itera
             executor=dg.in_process_executor,
         )
         patch.setattr(definitions, "defs", own)
-        # Those of columns that the aged tables gain, one commit each: unit/delta/test_constraints.py asks for them.
+        # Those of columns that the aged tables gain, one commit each: tables/test_constraints.py asks for them.
         patch.setattr(constraints, "enforce", lambda *_: {})
         blog = Blog(settings, home / "undamaged")
         world = World(seed=5, epoch=CALENDAR.start - timedelta(days=180), users=30, guests=50)

@@ -42,7 +42,7 @@ EXCUSED = {
         _BY_LOG,
     ),
     **dict.fromkeys(("NoReason", "NothingStaged", "NoEarlierPublication"), _BY_PEOPLE),
-    "ContentChanged": "answers of the engine that are compared, none of its errors: unit/delta/test_reference_query.py",
+    "ContentChanged": "answers of the engine that are compared, none of its errors: tables/test_reference_query.py",
     "SourceAway": "needs a broker that dies: services/test_topic_stream.py; both sessions' words: unit/test_source_away.py",
     "SourceLost": "needs a topic that was made anew: services/test_topic_stream.py",
     "StateLost": "needs a stream whose state was taken away: graph/test_sessions_stream.py",

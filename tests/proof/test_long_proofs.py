@@ -64,7 +64,7 @@ def test_they_have_their_turn_in_the_soak(module: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize(
-    "folders", [("soak", "unit", "graph", "faults"), ("services", "ui")], ids=["engine", "services"]
+    "folders", [("soak", "unit", "tables", "proof", "graph", "faults"), ("services", "ui")], ids=["engine", "services"]
 )
 def test_modules_of_one_call_have_names_of_their_own(folders: tuple[str, ...]) -> None:
     """`make soak` and `make test` each give these folders to one pytest, which knows a module by its name alone."""

@@ -15,7 +15,7 @@ PROJECT = HERE.parent.parent
 LIST = HERE / "defects"
 FAULTS = PROJECT / "docs" / "faults.md"
 # What starts no services is asked first.
-_ORDER = ("tests/unit", "tests/proof", "tests/graph", "tests/faults", "tests/services", "tests/ui")
+_ORDER = ("tests/unit", "tests/tables", "tests/proof", "tests/graph", "tests/faults", "tests/services", "tests/ui")
 _WITH_SERVICES = ("tests/services", "tests/ui")
 _NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
 

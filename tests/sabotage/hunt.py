@@ -22,7 +22,7 @@ from .workplace import Workplace
 LANES = 2
 MODULES = 10
 """Whose tests are asked without a defect at a time."""
-_WITH_WARM_ENGINE = ("tests/unit", "tests/proof", "tests/graph")
+_WITH_WARM_ENGINE = ("tests/unit", "tests/tables", "tests/proof", "tests/graph")
 """What is about the engine's own start and death is elsewhere."""
 Tell = Callable[[Verdict], None]
 

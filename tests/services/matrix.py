@@ -79,7 +79,7 @@ ASKED_BY_OTHERS = {
     Cell("kill", "staging/visits"): f"the lake's own writer, in another folder: {_PLAIN}",
     Cell("kill", "gold/users_snapshot"): "unit/proxy/test_version_store.py; graph/test_proxy.py",
     Cell("kill", "gold/user_activity"): (
-        "a death between taking back and merging, unit/delta/test_stateful_merge.py; of a merge, faults/test_writer_faults.py"
+        "a death between taking back and merging, tables/test_stateful_merge.py; of a merge, faults/test_writer_faults.py"
     ),
     Cell("kill", "gold/sessions"): "an observed write dies like any other, faults/test_writer_faults.py",
     Cell("kill", "serving/page_counts"): "unit/csv_files/test_csv_files.py",

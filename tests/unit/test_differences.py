@@ -32,7 +32,7 @@ SHOWN_BY = {
         "unit/delta/test_identifiers.py::test_a_merge_predicate_may_quote_its_columns",
     ],
     "`mode: merge` with a map or variant column": [
-        "unit/delta/test_merge.py::test_a_column_that_nobody_can_compare_is_named"
+        "tables/test_merge.py::test_a_column_that_nobody_can_compare_is_named"
     ],
     "`error_on_type_mismatch: false`": [
         f"{_SETTINGS}::test_values_of_another_type_are_refused_whatever_the_manager_says_of_them"
