@@ -60,21 +60,6 @@ class Orders(pa.DataFrameModel):
         }
 
 
-class Cheap(Orders):
-    """The same orders under a later contract: a rule that is new, one that is gone, one that changed."""
-
-    email: T.StringType = pa.Field(nullable=True, description="Who", metadata={"personal": True})
-    amount: T.LongType = pa.Field(nullable=True, ge=0, le=50, description="Price")
-
-    class Config:
-        name = "silver.orders"
-        metadata = {  # noqa: RUF012
-            "key": ["id"],
-            "partitioned_by": ["day"],
-            "rules": {"paid_has_amount": "paid_at IS NULL OR amount > 1"},
-        }
-
-
 class Later(Orders):
     """The same orders under the next contract: a rule that is new, and one that is gone."""
 
@@ -84,6 +69,18 @@ class Later(Orders):
     class Config:
         name = "silver.orders"
         metadata = Orders.Config.metadata
+
+
+class Cheap(Later):
+    """The next contract, in which a rule changed as well."""
+
+    class Config:
+        name = "silver.orders"
+        metadata = {  # noqa: RUF012
+            "key": ["id"],
+            "partitioned_by": ["day"],
+            "rules": {"paid_has_amount": "paid_at IS NULL OR amount > 1"},
+        }
 
 
 class Known(Orders):
